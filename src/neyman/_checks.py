@@ -1,0 +1,116 @@
+"""Input checks in one place: each knows the argument's name, and says how to mend what it refuses.
+
+Public functions of the mathematics call these on their first lines; what passes is float64 or int64,
+of the right rank, finite and in range, so the code behind them needs no defence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neyman.errors import ArgumentError
+
+FloatP = NDArray[np.float64]  # one float per prompt
+IntP = NDArray[np.int64]  # one integer per prompt
+
+
+def _show(value: Any) -> str:
+    text = np.array2string(np.asarray(value), threshold=6, precision=6)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def float_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> FloatP:
+    """Return ``value`` as float64, or raise naming the argument when it is not numeric or has another rank."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name} must be numeric, got {value!r:.120}: {error}") from error
+    if ndim is not None and array.ndim != ndim:
+        raise ArgumentError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
+    return array
+
+
+def rate_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> FloatP:
+    """Return probabilities in [0, 1] as float64; NaN, infinities and anything outside raise."""
+    array = float_array(name, value, ndim=ndim)
+    bad = ~((array >= 0.0) & (array <= 1.0))
+    if bad.any():
+        where = f" at index {int(np.flatnonzero(bad.ravel())[0])}" if array.ndim else ""
+        raise ArgumentError(
+            f"{name} must be a probability in [0, 1], got {_show(array[bad].ravel()[0])}{where}; "
+            "replace missing rates by a prior guess such as 0.5"
+        )
+    return array
+
+
+def nonnegative_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> FloatP:
+    """Return finite non-negative numbers as float64; anything else raises."""
+    array = float_array(name, value, ndim=ndim)
+    bad = ~(np.isfinite(array) & (array >= 0.0))
+    if bad.any():
+        where = f" at index {int(np.flatnonzero(bad.ravel())[0])}" if array.ndim else ""
+        raise ArgumentError(f"{name} must be finite and >= 0, got {_show(array[bad].ravel()[0])}{where}")
+    return array
+
+
+def int_array(name: str, value: ArrayLike, *, low: int | None = None, ndim: int | None = None) -> IntP:
+    """Return integers as int64; fractions, NaN and values below ``low`` raise."""
+    array = float_array(name, value, ndim=ndim)
+    bad = ~(np.isfinite(array) & (array == np.floor(array)))
+    if bad.any():
+        raise ArgumentError(f"{name} must hold whole numbers, got {_show(array[bad].ravel()[0])}")
+    if low is not None and (array < low).any():
+        raise ArgumentError(f"{name} must be >= {low}, got {_show(array[array < low].ravel()[0])}")
+    return array.astype(np.int64)
+
+
+def integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
+    """Return one whole number within [low, high], or raise naming the legal range."""
+    if isinstance(value, bool) or not np.isscalar(value) or isinstance(value, str | bytes):
+        raise ArgumentError(f"{name} must be a whole number, got {value!r}")
+    number = float(np.real(value))
+    if not np.isfinite(number) or number != np.floor(number) or np.iscomplexobj(value):
+        raise ArgumentError(f"{name} must be a whole number, got {value!r}")
+    whole = int(value)
+    if (low is not None and whole < low) or (high is not None and whole > high):
+        legal = f">= {low}" if high is None else f"<= {high}" if low is None else f"in [{low}, {high}]"
+        raise ArgumentError(f"{name} must be {legal}, got {whole}")
+    return whole
+
+
+def real(
+    name: str, value: Any, *, low: float | None = None, high: float | None = None, open_low: bool = False
+) -> float:
+    """Return one finite number within [low, high] (or (low, high] with ``open_low``), or raise."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name} must be a number, got {value!r}") from error
+    below = low is not None and (number <= low if open_low else number < low)
+    if not np.isfinite(number) or below or (high is not None and number > high):
+        bracket = "(" if open_low else "["
+        legal = f"{bracket}{'-inf' if low is None else low}, {'inf' if high is None else high}]"
+        raise ArgumentError(f"{name} must be a finite number in {legal}, got {value!r}")
+    return number
+
+
+def choice(name: str, value: Any, legal: Sequence[str]) -> str:
+    """Return ``value`` when it is one of the legal names, or raise listing them."""
+    if value not in legal:
+        raise ArgumentError(f"{name} must be one of {', '.join(map(repr, legal))}, got {value!r}")
+    return str(value)
+
+
+def same_length(**arrays: NDArray[Any]) -> int:
+    """Check that the named arrays agree in their first axis and return its length."""
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ArgumentError(
+            "arrays must have one entry per prompt each, got lengths "
+            + ", ".join(f"{name}={length}" for name, length in lengths.items())
+        )
+    return next(iter(lengths.values()), 0)
