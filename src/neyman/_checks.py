@@ -6,7 +6,7 @@ of the right rank, finite and in range, so the code behind them needs no defence
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ def _show(value: Any) -> str:
 
 
 def float_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> FloatP:
-    """Return ``value`` as float64, or raise naming the argument when it is not numeric or has another rank."""
+    """Return ``value`` as float64, or raise when it is not numeric or has another rank."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -75,7 +75,8 @@ def integer(name: str, value: Any, *, low: int | None = None, high: int | None =
     number = float(np.real(value))
     if not np.isfinite(number) or number != np.floor(number) or np.iscomplexobj(value):
         raise ArgumentError(f"{name} must be a whole number, got {value!r}")
-    whole = int(value)
+    given: Any = value  # np.isscalar narrows the type to more than int() takes
+    whole = int(given)
     if (low is not None and whole < low) or (high is not None and whole > high):
         legal = f">= {low}" if high is None else f"<= {high}" if low is None else f"in [{low}, {high}]"
         raise ArgumentError(f"{name} must be {legal}, got {whole}")
@@ -96,6 +97,41 @@ def real(
         legal = f"{bracket}{'-inf' if low is None else low}, {'inf' if high is None else high}]"
         raise ArgumentError(f"{name} must be a finite number in {legal}, got {value!r}")
     return number
+
+
+def prompt_ids(name: str, value: Iterable[Any]) -> list[str | int]:
+    """Return prompt ids as a list of ``str`` and ``int``; a lone string and other types raise."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise ArgumentError(
+            f"{name} must be a sequence of prompt ids, got {value!r:.80}; wrap one id in a list"
+        )
+    items = value.tolist() if isinstance(value, np.ndarray) else list(value)
+    if all(type(item) is str or type(item) is int for item in items):
+        return items
+    ids: list[str | int] = []
+    for item in items:
+        if isinstance(item, str):
+            ids.append(str(item))
+        elif isinstance(item, int | np.integer) and not isinstance(item, bool):
+            ids.append(int(item))
+        else:
+            raise ArgumentError(
+                f"{name} must hold strings or integers, got {item!r:.80} ({type(item).__name__})"
+            )
+    return ids
+
+
+def counts_pair(successes: ArrayLike, trials: ArrayLike, *, length: int | None = None) -> tuple[IntP, IntP]:
+    """Return successes and trials as int64 of one length, with 0 <= successes <= trials, or raise."""
+    s = int_array("successes", successes, low=0, ndim=1)
+    n = int_array("trials", trials, low=0, ndim=1)
+    same_length(successes=s, trials=n)
+    if length is not None and len(n) != length:
+        raise ArgumentError(f"successes and trials must have one entry per id ({length}), got {len(n)}")
+    bad = np.flatnonzero(s > n)
+    if len(bad):
+        raise ArgumentError(f"successes must be <= trials, got {s[bad[0]]} of {n[bad[0]]} at index {bad[0]}")
+    return s, n
 
 
 def choice(name: str, value: Any, legal: Sequence[str]) -> str:

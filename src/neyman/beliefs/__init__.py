@@ -1,0 +1,9 @@
+"""Beliefs: what is thought about each prompt's success rate."""
+
+from neyman.beliefs._beta import beta_parameters as beta_parameters
+from neyman.beliefs._beta import match_beta as match_beta
+from neyman.beliefs._counts import Counts as Counts
+from neyman.beliefs._protocol import Belief as Belief
+from neyman.beliefs._protocol import PromptId as PromptId
+
+__all__ = ["Belief", "Counts", "PromptId", "beta_parameters", "match_beta"]

@@ -1,0 +1,117 @@
+"""Saved states: JSON-safe, versioned, with an exact key set.
+
+An array is saved as ``{"dtype": "<f8", "shape": [n, ...], "data": base64}``: the little-endian bytes in C
+order, so a million prompts are a few megabytes and every bit survives. Prompt ids are a plain list, in which
+JSON keeps ``1`` and ``"1"`` apart.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neyman.errors import StateError
+
+_DTYPES = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8")}
+
+
+def pack_array(array: NDArray[np.float64] | NDArray[np.int64]) -> dict[str, Any]:
+    """Return a float64 or int64 array as JSON-safe data.
+
+    Example:
+        >>> unpack_array("x", pack_array(np.array([1.5, 2.5]))).tolist()
+        [1.5, 2.5]
+    """
+    code = "<f8" if array.dtype == np.float64 else "<i8"
+    raw = np.ascontiguousarray(array, dtype=_DTYPES[code])
+    return {
+        "dtype": code,
+        "shape": list(array.shape),
+        "data": base64.b64encode(raw.tobytes()).decode("ascii"),
+    }
+
+
+def unpack_array(name: str, packed: Any, *, shape: Sequence[int | None] | None = None) -> NDArray[Any]:
+    """Return the array that ``pack_array`` made; a wrong shape, dtype or length raises ``StateError``.
+
+    Args:
+        name: the key, for the message.
+        packed: what was saved.
+        shape: the legal shape; None in a place allows any length there.
+
+    Returns:
+        A fresh, writable array in native byte order.
+
+    Raises:
+        StateError: the data are damaged or of another shape.
+    """
+    if not isinstance(packed, Mapping) or set(packed) != {"dtype", "shape", "data"}:
+        raise StateError(f"state[{name!r}] must be a packed array with dtype, shape and data")
+    if packed["dtype"] not in _DTYPES:
+        raise StateError(f"state[{name!r}] has dtype {packed['dtype']!r}, expected one of {sorted(_DTYPES)}")
+    try:
+        raw = base64.b64decode(packed["data"], validate=True)
+        dims = [int(length) for length in packed["shape"]]
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise StateError(f"state[{name!r}] is damaged: {error}") from error
+    if min(dims, default=0) < 0 or len(raw) != 8 * math.prod(dims):
+        raise StateError(f"state[{name!r}] is damaged: {len(raw)} bytes do not fill shape {dims}")
+    if shape is not None and (
+        len(shape) != len(dims) or any(s not in (None, d) for s, d in zip(shape, dims, strict=True))
+    ):
+        raise StateError(f"state[{name!r}] has shape {dims}, expected {list(shape)}")
+    dtype = _DTYPES[packed["dtype"]]
+    return np.frombuffer(raw, dtype=dtype).reshape(dims).astype(dtype.newbyteorder("="), copy=True)
+
+
+def check_state(
+    state: Any, *, kind: str, version: int, config: Mapping[str, Any], keys: Sequence[str]
+) -> None:
+    """Check a saved state's kind, version, configuration and exact key set; name what differs.
+
+    Raises:
+        StateError: with the difference, and the way out.
+    """
+    if not isinstance(state, Mapping):
+        raise StateError(f"a saved belief must be a mapping, got {type(state).__name__}")
+    if state.get("kind") != kind:
+        raise StateError(
+            f"the saved belief is of kind {state.get('kind')!r}, this one is {kind!r}; "
+            "load it into a belief of its own kind"
+        )
+    if state.get("version") != version:
+        raise StateError(f"the saved {kind} has version {state.get('version')!r}, this code reads {version}")
+    expected = {"kind", "version", "config", *keys}
+    if set(state) != expected:
+        missing, extra = sorted(expected - set(state)), sorted(map(str, set(state) - expected))
+        raise StateError(f"the saved {kind} has other keys: missing {missing}, unknown {extra}")
+    saved = state["config"]
+    if not isinstance(saved, Mapping) or set(saved) != set(config):
+        raise StateError(f"the saved {kind} has another set of options: {saved!r:.200}")
+    differs = [
+        f"{key} is {saved[key]!r}, here {config[key]!r}" for key in config if saved[key] != config[key]
+    ]
+    if differs:
+        raise StateError(f"the saved {kind} was configured otherwise: {'; '.join(differs)}")
+
+
+def check_number(name: str, value: Any, *, low: float = -math.inf, high: float = math.inf) -> float:
+    """Return a saved finite number within [low, high], or raise ``StateError``."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise StateError(f"state[{name!r}] must be a finite number, got {value!r}")
+    if not low <= value <= high:
+        raise StateError(f"state[{name!r}] must be in [{low}, {high}], got {value!r}")
+    return float(value)
+
+
+def check_clock(value: Any) -> int:
+    """Return a saved step clock, a whole number >= 0, or raise ``StateError``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise StateError(f"state['clock'] must be a whole number >= 0, got {value!r}")
+    return value
