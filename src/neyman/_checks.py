@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from neyman.errors import ArgumentError
+from neyman.errors import ArgumentError, InfeasibleError
 
 FloatP = NDArray[np.float64]  # one float per prompt
 IntP = NDArray[np.int64]  # one integer per prompt
@@ -150,3 +150,50 @@ def same_length(**arrays: NDArray[Any]) -> int:
             + ", ".join(f"{name}={length}" for name, length in lengths.items())
         )
     return next(iter(lengths.values()), 0)
+
+
+def count_box(
+    lower: ArrayLike, upper: ArrayLike, budget: Any, prompts: int, *, least: int = 0, reason: str = ""
+) -> tuple[IntP, IntP, int]:
+    """Return per-prompt bounds and the budget that lies between their sums.
+
+    Args:
+        lower: fewest rollouts, a scalar or one per prompt.
+        upper: most rollouts, a scalar or one per prompt.
+        budget: rollouts to be spent, exactly.
+        prompts: number of prompts.
+        least: the smallest legal lower bound.
+        reason: why it is, as the end of the error message.
+
+    Returns:
+        Lower and upper bounds as int64 of length ``prompts``, and the budget.
+
+    Raises:
+        ArgumentError: bounds that are not whole, below ``least``, crossed, or of another length.
+        InfeasibleError: no counts within the bounds sum to the budget.
+    """
+    low, high = (_per_prompt(*pair, prompts) for pair in (("lower", lower), ("upper", upper)))
+    if (low < least).any():
+        why = f": {reason}" if reason else ""
+        raise ArgumentError(f"lower must be >= {least}, got {low.min()}{why}")
+    crossed = np.flatnonzero(low > high)
+    if len(crossed):
+        q = int(crossed[0])
+        raise ArgumentError(f"lower must be <= upper, got {low[q]} > {high[q]} for prompt {q}")
+    total, floor, ceiling = integer("budget", budget, low=0), int(low.sum()), int(high.sum())
+    if not floor <= total <= ceiling:
+        raise InfeasibleError(
+            f"budget={total} cannot be spent on {prompts} prompts within [lower, upper]: the lower bounds sum to "
+            f"{floor}, the upper bounds to {ceiling}; choose a budget in [{floor}, {ceiling}], or "
+            f"{'lower the lower bound' if total < floor else 'raise the upper bound'}, or change the number of prompts"
+        )
+    return low, high, total
+
+
+def _per_prompt(name: str, value: ArrayLike, prompts: int) -> IntP:
+    array = int_array(name, value)
+    if array.ndim > 1 or (array.ndim == 1 and len(array) != prompts):
+        raise ArgumentError(
+            f"{name} must be a scalar or have one entry per prompt ({prompts}), got shape {array.shape}"
+        )
+    return np.broadcast_to(array, (prompts,)).astype(np.int64)

@@ -1,0 +1,166 @@
+"""The exact integer optimum of a sum of discretely concave values: the units of largest marginal gain.
+
+Starting from the lower bounds, every unit of budget goes where it gains most. As each prompt's gains fall, the
+units taken are simply the K largest of all, ties by prompt index. Small problems lay all gains out and
+partition them; large ones bisect the gain at the margin, so that memory stays linear in the number of prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neyman._checks import FloatP, IntP
+
+#: gain(rows, n): what prompt rows[i] gains from n[i] to n[i] + 1 rollouts; falls in n.
+Gain = Callable[[IntP, IntP], FloatP]
+
+MATRIX_CELLS: Final = 1 << 20
+_SAMPLE: Final = 1 << 12
+_FIRST_MARGIN: Final = 0.02
+
+
+def greedy_counts(
+    gain: Gain, lower: IntP, upper: IntP, budget: int, *, matrix_cells: int = MATRIX_CELLS
+) -> IntP:
+    """Return the counts of largest summed gain, ties by prompt index, for a feasible budget.
+
+    Args:
+        gain: marginal gains, non-increasing in n on [lower, upper).
+        lower: fewest rollouts per prompt.
+        upper: most rollouts per prompt.
+        budget: sum of the counts, between the sums of the bounds.
+        matrix_cells: the largest number of gains that is laid out at once.
+
+    Returns:
+        int64 counts.
+    """
+    units = budget - int(lower.sum())
+    ceiling = np.minimum(upper, lower + units)
+    if units == int((ceiling - lower).sum()):
+        return ceiling
+    if units == 0:
+        return lower.copy()
+    widest = int((ceiling - lower).max())
+    if len(lower) * widest > matrix_cells:
+        return threshold_counts(gain, lower, ceiling, units, enough=matrix_cells)
+    rows, steps = np.divmod(np.arange(len(lower) * widest, dtype=np.int64), widest)
+    n = np.minimum(lower[rows] + steps, np.maximum(ceiling[rows] - 1, lower[rows]))
+    return partition_counts(gain(rows, n).reshape(len(lower), widest), lower, ceiling, units)
+
+
+def partition_counts(gains: FloatP, lower: IntP, ceiling: IntP, units: int) -> IntP:
+    """Take the ``units`` largest of all gains, given as (prompts, steps above lower)."""
+    # A callable's rounding noise may raise a gain by an ulp: order within a prompt is by n all the same.
+    gains = np.minimum.accumulate(gains, axis=1)
+    gains[np.arange(gains.shape[1]) >= (ceiling - lower)[:, None]] = -np.inf
+    extra: IntP = _largest(gains.ravel(), units).reshape(gains.shape).sum(axis=1)
+    return lower + extra
+
+
+def _largest(gains: FloatP, units: int) -> NDArray[np.bool_]:
+    """Mark the ``units`` largest entries; among equal ones the first."""
+    if units == 0:
+        return np.zeros(len(gains), dtype=bool)
+    margin = np.partition(gains, len(gains) - units)[len(gains) - units]
+    taken: NDArray[np.bool_] = gains > margin
+    ties = np.flatnonzero(gains == margin)
+    taken[ties[: units - int(taken.sum())]] = True
+    return taken
+
+
+def threshold_counts(
+    gain: Gain, lower: IntP, ceiling: IntP, units: int, *, enough: int, sample: bool = True
+) -> IntP:
+    """Bisect the marginal gain until few units are in doubt, and settle those by partition.
+
+    ``high`` holds the counts at a threshold so large that at most ``units`` are taken, ``low`` those at one so
+    small that at least ``units`` are: high <= answer <= low, prompt by prompt. With ``enough`` = 0 the gain
+    is never asked for two counts of one prompt in a single call.
+    """
+    above, high, below, low = _key(np.inf), lower, _key(-np.inf), ceiling
+    if sample and len(lower) > _SAMPLE:
+        above, high, below, low = _bracket(gain, lower, ceiling, units)
+    enough = max(enough, len(lower)) if enough else 0
+    while int((low - high).sum()) > enough and above - below > 1:
+        middle = (above + below) // 2
+        counts = _reach(gain, _from_key(middle), high, low)
+        if int((counts - lower).sum()) >= units:
+            below, low = middle, counts
+        else:
+            above, high = middle, counts
+    missing, doubt = units - int((high - lower).sum()), low - high
+    if above - below <= 1 or not missing:  # every unit in doubt has the same gain
+        share: IntP = np.clip(missing - (np.cumsum(doubt) - doubt), 0, doubt)
+        return high + share
+    rows = np.repeat(np.arange(len(lower), dtype=np.int64), doubt)
+    steps = np.arange(len(rows), dtype=np.int64) - np.repeat(np.cumsum(doubt) - doubt, doubt)
+    taken = _largest(gain(rows, high[rows] + steps), missing)
+    return high + np.bincount(rows[taken], minlength=len(lower))
+
+
+def _bracket(gain: Gain, lower: IntP, ceiling: IntP, units: int) -> tuple[int, IntP, int, IntP]:
+    """Guess the margin on a sample, and widen the guess until it brackets the budget."""
+    above, below = _key(np.inf), _key(-np.inf)
+    high, low = lower, ceiling
+    picks = np.linspace(0, len(lower) - 1, _SAMPLE).astype(np.int64)
+    part = int(units * (ceiling - lower)[picks].sum() / (ceiling - lower).sum())
+    guess = _sample_margin(gain, picks, lower[picks], ceiling[picks], part)
+    margin = _FIRST_MARGIN
+    while margin < 1.0 and (low is ceiling or high is lower):
+        for key in (_key(guess + margin * abs(guess)), _key(guess - margin * abs(guess))):
+            if not below < key < above:
+                continue
+            counts = _reach(gain, _from_key(key), high, low)
+            if int((counts - lower).sum()) >= units:
+                below, low = key, counts
+            else:
+                above, high = key, counts
+        margin *= 4.0
+    return above, high, below, low
+
+
+def _sample_margin(gain: Gain, picks: IntP, lower: IntP, ceiling: IntP, units: int) -> float:
+    """The marginal gain that spends a sample's share of the budget."""
+    above, below = _key(np.inf), _key(-np.inf)
+    high, low = lower, ceiling
+    while above - below > 1 and (high < low).any():
+        middle = (above + below) // 2
+        counts = _reach(lambda rows, n: gain(picks[rows], n), _from_key(middle), high, low)
+        if int((counts - lower).sum()) >= units:
+            below, low = middle, counts
+        else:
+            above, high = middle, counts
+    return _from_key(below)
+
+
+def _reach(gain: Gain, threshold: float, low: IntP, high: IntP) -> IntP:
+    """The largest count of each prompt, within [low, high], whose last unit gains at least ``threshold``.
+
+    Gallops from ``low`` and bisects after the first failure; prompts that are settled drop out.
+    """
+    reached, rows = low.copy(), np.flatnonzero(low < high)
+    bottom, top, stride = low[rows], high[rows], 1
+    while len(rows):
+        probe = bottom + np.minimum(stride, (top - bottom + 1) // 2)
+        good = gain(rows, probe - 1) >= threshold
+        bottom = np.where(good, probe, bottom)
+        top = np.where(good, top, probe - 1)
+        open_ = bottom < top
+        reached[rows[~open_]] = bottom[~open_]
+        rows, bottom, top, stride = rows[open_], bottom[open_], top[open_], stride * 2
+    return reached
+
+
+def _key(value: float) -> int:
+    """Map floats to integers in the same order, so that bisection ends at neighbouring floats."""
+    bits = int(np.float64(value).view(np.int64))
+    return bits if bits >= 0 else -(bits & 0x7FFFFFFFFFFFFFFF)
+
+
+def _from_key(key: int) -> float:
+    magnitude = float(np.int64(abs(key)).view(np.float64))
+    return magnitude if key >= 0 else -magnitude

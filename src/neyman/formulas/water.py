@@ -1,0 +1,252 @@
+"""Counts in proportion to a weight, inside a box, with an exact sum: DynaMO's water level and plainer rules."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neyman import _checks
+from neyman._checks import FloatP, IntP
+
+# Remainders closer than this tie: c * w carries rounding errors of its own.
+_REMAINDER_DECIMALS: Final = 9
+
+# Weights below this share of the largest are none: their level would overflow.
+_NO_WEIGHT: Final = 1e-100
+
+_SETTLED_ACCURACY: Final = 0.85
+_LEAST_PRIORITY: Final = 0.01
+_SHORTEST_HISTORY: Final = 4
+
+
+def water_level(spread: ArrayLike, budget: int, lower: ArrayLike, upper: ArrayLike) -> IntP:
+    """Counts proportional to each prompt's standard deviation, inside the bounds, summing to the budget.
+
+    n_q = clip(c w_q, L_q, U_q) with the level c that spends the budget, made whole by largest remainders.
+
+    Args:
+        spread: w_q >= 0, a standard deviation such as sqrt(E[p(1-p)]), shape (prompts,).
+        budget: rollouts to spend; all are spent.
+        lower: fewest rollouts, a scalar or (prompts,).
+        upper: most rollouts, a scalar or (prompts,).
+
+    Returns:
+        int64 counts, shape (prompts,). Prompts without spread stay at their lower bound until all others are
+        at their upper one, then share the rest evenly; without any spread the budget is shared evenly.
+
+    Raises:
+        ArgumentError: a negative or non-finite spread, or bounds out of range.
+        InfeasibleError: the budget is outside the sums of the bounds.
+
+    Guarantee:
+        Unrounded, the counts minimise sum w_q^2 / n_q within the bounds (Neyman allocation). A larger spread
+        under the same bounds never gets fewer. More budget can take one rollout from a prompt: largest
+        remainders are not monotone (weights 1, 3, 3 give 1, 1, 1 at 3 and 0, 2, 2 at 4). Ties by index.
+
+    Cost:
+        O(prompts log(prompts)).
+
+    Source:
+        DynaMO, arXiv 2602.19208, section 3 (n_i = C sigma_i / sum sigma); Neyman, 1934.
+
+    >>> water_level([0.5, 0.3, 0.1, 0.0], budget=24, lower=2, upper=10)
+    array([10,  9,  3,  2])
+    """
+    weights = _checks.nonnegative_array("spread", spread, ndim=1)
+    low, high, total = _checks.count_box(lower, upper, budget, len(weights))
+    return largest_remainder(_fill(weights, low, high, total), total, high)
+
+
+def largest_remainder(target: FloatP, total: int, upper: IntP) -> IntP:
+    """Round real counts to whole ones that sum to ``total``, never above ``upper``.
+
+    All are rounded down; the units that are left go to the largest remainders, ties by index.
+
+    Args:
+        target: real counts that sum to ``total``, shape (prompts,).
+        total: the exact sum.
+        upper: most per prompt, shape (prompts,), none below its target.
+
+    Returns:
+        int64 counts.
+
+    >>> largest_remainder(np.array([1.5, 1.5, 3.0]), 6, np.array([9, 9, 9]))
+    array([2, 1, 3])
+    """
+    steady = np.round(target, _REMAINDER_DECIMALS)
+    counts = np.minimum(np.floor(steady).astype(np.int64), upper)
+    remainder = np.where(counts < upper, steady - counts, -1.0)
+    short = total - int(counts.sum())
+    counts[np.argsort(-remainder, kind="stable")[:short]] += 1
+    return counts
+
+
+def _fill(weights: FloatP, lower: IntP, upper: IntP, total: int) -> FloatP:
+    """clip(c w, L, U) that sums to ``total``; prompts without weight come last, evenly."""
+    weighted = weights > _NO_WEIGHT * weights.max(initial=0.0)
+    counts = np.where(weighted, upper, lower).astype(np.float64)
+    rest = total - int(upper[weighted].sum())
+    if rest < int(lower[~weighted].sum()):
+        rest = total - int(lower[~weighted].sum())
+        chosen, shares = weighted, weights[weighted]
+    else:
+        chosen, shares = ~weighted, np.ones(int((~weighted).sum()))
+    if chosen.any():
+        counts[chosen] = _clip_to_sum(shares / shares.max(), lower[chosen], upper[chosen], rest)
+    return counts
+
+
+def _clip_to_sum(weights: FloatP, lower: IntP, upper: IntP, total: int, base: IntP | None = None) -> FloatP:
+    """clip(base + c w, L, U) with the least c whose sum reaches ``total``: bisects the bits of c."""
+    start = np.zeros(len(weights)) if base is None else base
+    bottom, top = 0, int(np.float64(np.finfo(np.float64).max).view(np.int64))
+    with np.errstate(over="ignore"):
+        while top - bottom > 1:
+            middle = (bottom + top) // 2
+            level = np.int64(middle).view(np.float64)
+            if float(np.clip(start + level * weights, lower, upper).sum()) < total:
+                bottom = middle
+            else:
+                top = middle
+        return np.clip(start + np.int64(top).view(np.float64) * weights, lower, upper)
+
+
+def published_water_level(
+    successes: ArrayLike,
+    trials: ArrayLike,
+    budget: int,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    initial: int | None = None,
+) -> IntP:
+    """DynaMO's counts as its authors compute them from each prompt's history.
+
+    n_q = min(L_q + c P_q, U_q) with P = s (t-s) / (t (t-1)) over s successes in t trials; P is set to .01 where
+    the accuracy is at least .85, and is at least .01 everywhere; made whole by largest remainders.
+
+    Args:
+        successes: s, shape (prompts,).
+        trials: t, shape (prompts,).
+        budget: rollouts to spend; all are spent.
+        lower: fewest rollouts, a scalar or (prompts,).
+        upper: most rollouts, a scalar or (prompts,).
+        initial: what a prompt with fewer than 4 trials gets; None is max(lower, 4), inside the bounds.
+
+    Returns:
+        int64 counts, shape (prompts,). Prompts with fewer than 4 trials get ``initial``; where the others
+        cannot spend the rest within their bounds, the new prompts share the difference evenly.
+
+    Raises:
+        ArgumentError: counts or bounds out of range.
+        InfeasibleError: the budget is outside the sums of the bounds.
+
+    Guarantee:
+        Reproduces the published rule, which is not optimal: P is a variance where the theory wants its root,
+        and the .85 threshold costs most of the gain. ``water_level`` of sqrt(E[p(1-p)]) is the default.
+
+    Cost:
+        O(prompts log(prompts)).
+
+    Source:
+        DynaMO, arXiv 2602.19208, and the authors' public code.
+
+    >>> published_water_level([1, 8, 15], [16, 16, 16], budget=48, lower=8, upper=24)
+    array([15, 24,  9])
+    """
+    s, t = _checks.counts_pair(successes, trials)
+    low, high, total = _checks.count_box(lower, upper, budget, len(t))
+    new = t < _SHORTEST_HISTORY
+    counts = low.astype(np.float64)
+    first = np.maximum(low[new], 4) if initial is None else _checks.integer("initial", initial, low=0)
+    start = np.clip(first, low[new], high[new])
+    known = total - int(start.sum())
+    reachable = min(max(known, int(low[~new].sum())), int(high[~new].sum()))
+    if reachable == known:
+        counts[new] = start
+    elif new.any():
+        counts[new] = _fill(np.ones(int(new.sum())), low[new], high[new], total - reachable)
+    if not new.all():
+        priority = _dynamo_priority(s[~new], t[~new])
+        counts[~new] = _clip_to_sum(priority, low[~new], high[~new], reachable, base=low[~new])
+    return largest_remainder(counts, total, high)
+
+
+def _dynamo_priority(successes: IntP, trials: IntP) -> FloatP:
+    priority = successes * (trials - successes) / (trials * (trials - 1.0))
+    priority[successes >= _SETTLED_ACCURACY * trials] = _LEAST_PRIORITY
+    return np.maximum(priority, _LEAST_PRIORITY)
+
+
+def inverse_accuracy(
+    success_rate: ArrayLike, budget: int, lower: ArrayLike, upper: ArrayLike, epsilon: float = 0.01
+) -> IntP:
+    """VIP's baseline that favours hard prompts: n_q in proportion to 1 / (p_q + epsilon), inside the bounds.
+
+    Args:
+        success_rate: p_q in [0, 1], shape (prompts,).
+        budget: rollouts to spend; all are spent.
+        lower: fewest rollouts, a scalar or (prompts,).
+        upper: most rollouts, a scalar or (prompts,).
+        epsilon: keeps the weight of p = 0 finite, > 0. The paper states none: .01 is our choice.
+
+    Returns:
+        int64 counts, shape (prompts,).
+
+    Raises:
+        ArgumentError: an argument outside its range.
+        InfeasibleError: the budget is outside the sums of the bounds.
+
+    Guarantee:
+        The sum is exact, ties go by index; no objective is optimised.
+
+    Cost:
+        O(prompts log(prompts)).
+
+    Source:
+        VIP, arXiv 2602.01601, its table of baselines.
+
+    >>> inverse_accuracy([0.09, 0.19, 0.99], budget=16, lower=1, upper=12)
+    array([10,  5,  1])
+    """
+    p = _checks.rate_array("success_rate", success_rate, ndim=1)
+    return water_level(
+        1.0 / (p + _checks.real("epsilon", epsilon, low=0.0, open_low=True)), budget, lower, upper
+    )
+
+
+def inverse_variance(
+    success_rate: ArrayLike, budget: int, lower: ArrayLike, upper: ArrayLike, epsilon: float = 0.01
+) -> IntP:
+    """VIP's baseline that favours settled prompts: n_q in proportion to 1 / (p_q (1-p_q) + epsilon).
+
+    Args:
+        success_rate: p_q in [0, 1], shape (prompts,).
+        budget: rollouts to spend; all are spent.
+        lower: fewest rollouts, a scalar or (prompts,).
+        upper: most rollouts, a scalar or (prompts,).
+        epsilon: keeps the weight of p = 0 and p = 1 finite, > 0. The paper states none: .01 is our choice.
+
+    Returns:
+        int64 counts, shape (prompts,).
+
+    Raises:
+        ArgumentError: an argument outside its range.
+        InfeasibleError: the budget is outside the sums of the bounds.
+
+    Guarantee:
+        The sum is exact, ties go by index; no objective is optimised.
+
+    Cost:
+        O(prompts log(prompts)).
+
+    Source:
+        VIP, arXiv 2602.01601, its table of baselines.
+
+    >>> inverse_variance([0.5, 0.1, 0.1], budget=14, lower=1, upper=12)
+    array([2, 6, 6])
+    """
+    p = _checks.rate_array("success_rate", success_rate, ndim=1)
+    weight = 1.0 / (p * (1.0 - p) + _checks.real("epsilon", epsilon, low=0.0, open_low=True))
+    return water_level(weight, budget, lower, upper)
