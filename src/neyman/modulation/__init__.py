@@ -1,0 +1,80 @@
+"""Token factors of DynaMO: compensate confident correct tokens, damp tokens that move the entropy most.
+
+The settings (:class:`Modulation`) need nothing but the standard library, so a strategy can carry them; the
+functions need torch and are loaded on first use. Symbols: pi the policy's distribution over the vocabulary at
+a token, H its entropy, L = log pi + H, s2 = sum_v pi_v^2 L_v, xi = I_clip r A the weight of the token in the
+update, dH the entropy change that the update causes.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from neyman.modulation.settings import Modulation
+
+if TYPE_CHECKING:
+    from neyman.modulation.change import (
+        entropy_change,
+        entropy_change_from_moments,
+        published_entropy_change,
+        unclipped,
+        update_weight,
+    )
+    from neyman.modulation.extremes import Extremes, batch_extremes
+    from neyman.modulation.factors import (
+        beta_comp,
+        beta_stab,
+        token_change,
+        token_factors,
+    )
+    from neyman.modulation.moments import (
+        TokenMoments,
+        entropy,
+        s2_from_sharpened,
+        token_moments,
+    )
+
+_HOME = {
+    "TokenMoments": "moments",
+    "entropy": "moments",
+    "s2_from_sharpened": "moments",
+    "token_moments": "moments",
+    "entropy_change": "change",
+    "entropy_change_from_moments": "change",
+    "published_entropy_change": "change",
+    "unclipped": "change",
+    "update_weight": "change",
+    "Extremes": "extremes",
+    "batch_extremes": "extremes",
+    "beta_comp": "factors",
+    "beta_stab": "factors",
+    "token_change": "factors",
+    "token_factors": "factors",
+}
+
+__all__ = [
+    "Extremes",
+    "Modulation",
+    "TokenMoments",
+    "batch_extremes",
+    "beta_comp",
+    "beta_stab",
+    "entropy",
+    "entropy_change",
+    "entropy_change_from_moments",
+    "published_entropy_change",
+    "s2_from_sharpened",
+    "token_change",
+    "token_factors",
+    "token_moments",
+    "unclipped",
+    "update_weight",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the torch half on first use, so that reading the settings costs nothing."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,213 @@
+"""How much an update of one token changes the entropy of the policy there, to first order."""
+
+from __future__ import annotations
+
+from neyman import _checks
+from neyman.modulation._tensors import float_tensor, per_token, token_mask, working
+from neyman.modulation.moments import token_moments
+
+import torch  # isort: skip - after _tensors, whose import names the extra where torch is absent
+from torch import Tensor  # isort: skip
+
+
+def unclipped(advantages: Tensor, ratio: Tensor, *, low: float, high: float) -> Tensor:
+    """Return where a clipped surrogate still passes the gradient: I_clip.
+
+        I_clip = 1 where (A > 0 and r <= 1 + high) or (A < 0 and r >= 1 - low) or A = 0
+
+    Args:
+        advantages: (B,), (B, 1) or (B, T).
+        ratio: (B, T), or (B, 1) for a ratio per sequence; pi / pi_old.
+        low: the lower clip range, >= 0.
+        high: the upper clip range, >= 0.
+
+    Returns:
+        Bool, of the shape that advantages and ratio broadcast to.
+
+    Raises:
+        ArgumentError: a range is negative, or shapes do not match.
+
+    Example:
+        >>> unclipped(torch.tensor([1.0, -1.0]), torch.tensor([[1.3], [1.3]]), low=0.2, high=0.2).tolist()
+        [[False], [True]]
+    """
+    _checks.real("low", low, low=0.0)
+    _checks.real("high", high, low=0.0)
+    ratio = float_tensor("ratio", ratio)
+    columns = max(ratio.shape[1], 1 if advantages.ndim < 2 else advantages.shape[1])
+    shape = (ratio.shape[0], columns)
+    ratio, spread = per_token("ratio", ratio, shape), per_token("advantages", advantages, shape)
+    return ~(((spread > 0) & (ratio > 1.0 + high)) | ((spread < 0) & (ratio < 1.0 - low)))
+
+
+def update_weight(
+    advantages: Tensor, shape: tuple[int, int], *, ratio: Tensor | None = None, passes: Tensor | None = None
+) -> Tensor:
+    """Return xi = I_clip r A, the weight of each token's score in the update.
+
+    Args:
+        advantages: (B,), (B, 1) or (B, T): the raw advantage, before any factor of this package.
+        shape: (B, T).
+        ratio: r = pi / pi_old, (B,), (B, 1) or (B, T); default 1 (on-policy).
+        passes: I_clip, same shapes, nonzero where the gradient passes (:func:`unclipped`); default all.
+
+    Returns:
+        (B, T), detached; exactly 0 where the advantage is 0 or the gradient is clipped away.
+
+    Raises:
+        ArgumentError: shapes do not match.
+
+    Example:
+        >>> update_weight(torch.tensor([2.0]), (1, 2), ratio=torch.tensor([[1.0, 1.5]])).tolist()
+        [[2.0, 3.0]]
+    """
+    weight = working(per_token("advantages", advantages, shape))
+    zero = weight.new_zeros(())
+    if ratio is not None:
+        # not r * A alone: an infinite ratio times advantage 0 would be NaN
+        weight = torch.where(weight == 0, zero, weight * working(per_token("ratio", ratio, shape)))
+    if passes is not None:
+        weight = torch.where(per_token("passes", passes, shape).bool(), weight, zero)
+    return weight
+
+
+def _own_term(logp: Tensor, entropy: Tensor) -> Tensor:
+    """Return pi L of the sampled token; 0 where pi is 0."""
+    pi = logp.exp()
+    return torch.where(pi == 0, pi.new_zeros(()), pi * (logp + entropy))
+
+
+def entropy_change_from_moments(logp: Tensor, entropy: Tensor, s2: Tensor, weight: Tensor) -> Tensor:
+    """Return the exact first-order entropy change from three scalars per token.
+
+        dH = -xi [pi L - s2],   L = log pi + H,   s2 = sum_v pi_v^2 L_v
+
+    Per unit of learning rate, for a step on this token's logits along xi grad log pi.
+
+    Args:
+        logp: (B, T) log pi of the sampled token.
+        entropy: (B, T) H, nats.
+        s2: (B, T), see :func:`token_moments`.
+        weight: (B, T) xi, see :func:`update_weight`.
+
+    Returns:
+        (B, T), detached; exactly 0 where the weight is 0.
+
+    Raises:
+        ArgumentError: shapes differ.
+
+    Guarantee:
+        The error against a step of size eta is O(eta^2), for logits as free parameters. Tokens share weights
+        in a network: steps on others move this distribution too, which no per-token formula sees.
+
+    Cost:
+        O(B T).
+
+    Source:
+        Fang et al. (2026), DynaMO, arXiv 2602.19208; verified numerically here.
+
+    Example:
+        >>> moments = token_moments(torch.tensor([[[2.0, 0.0]]]), torch.tensor([[0]]))
+        >>> entropy_change_from_moments(*moments, torch.ones(1, 1)).item() < 0  # more of the likely
+        True
+    """
+    logp = float_tensor("logp", logp)
+    shape = tuple(logp.shape)
+    entropy = float_tensor("entropy", entropy, shape)
+    s2 = float_tensor("s2", s2, shape)
+    weight = float_tensor("weight", weight, shape)
+    return torch.where(weight == 0, weight.new_zeros(()), -weight * (_own_term(logp, entropy) - s2))
+
+
+def entropy_change(
+    logits: Tensor,
+    tokens: Tensor,
+    advantages: Tensor,
+    *,
+    ratio: Tensor | None = None,
+    passes: Tensor | None = None,
+    temperature: float = 1.0,
+    chunk_tokens: int | None = None,
+) -> Tensor:
+    """Return the exact first-order entropy change of every token's update, from the logits.
+
+        dH = -xi [pi L - sum_v pi_v^2 L_v],   L = log pi + H,   xi = I_clip r A
+
+    Args:
+        logits: (B, T, V), any float type; -inf entries have probability 0.
+        tokens: (B, T) ids of the sampled tokens.
+        advantages: (B,), (B, 1) or (B, T), raw.
+        ratio: r, (B,), (B, 1) or (B, T); default 1.
+        passes: I_clip, nonzero where the gradient passes; default everywhere.
+        temperature: what the logits are divided by, > 0.
+        chunk_tokens: tokens handled at a time; default: as many as fit 64 MiB.
+
+    Returns:
+        (B, T), detached.
+
+    Raises:
+        ArgumentError: shapes do not match, a token outside the vocabulary, temperature not positive.
+
+    Guarantee:
+        As :func:`entropy_change_from_moments`, in the scaled logits z / temperature.
+
+    Cost:
+        O(B T V) time, O(chunk) memory beside the logits.
+
+    Source:
+        Fang et al. (2026), DynaMO, arXiv 2602.19208.
+
+    Example:
+        >>> entropy_change(torch.zeros(1, 1, 4), torch.tensor([[2]]), torch.tensor([1.0])).abs().item() < 1e-6
+        True
+    """
+    moments = token_moments(logits, tokens, temperature=temperature, chunk_tokens=chunk_tokens)
+    rows, columns = moments.logp.shape
+    weight = update_weight(advantages, (rows, columns), ratio=ratio, passes=passes)
+    return entropy_change_from_moments(*moments, weight)
+
+
+def published_entropy_change(logp: Tensor, entropy: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    """Return the authors' approximation, which needs no logits.
+
+        dH = -xi [pi L - mean over the valid tokens of the sequence of pi L]
+
+    The vocabulary sum s2 belongs to one token's distribution; the mean over a sequence is another quantity.
+    It is here to reproduce published runs, and for hosts that never show their logits.
+
+    Args:
+        logp: (B, T) log pi of the sampled token.
+        entropy: (B, T) H, nats.
+        mask: (B, T), nonzero on valid tokens.
+        weight: (B, T) xi, see :func:`update_weight`.
+
+    Returns:
+        (B, T), detached; 0 on masked tokens and where the weight is 0.
+
+    Raises:
+        ArgumentError: shapes differ.
+
+    Guarantee:
+        None about the true change: even its sign may differ. Depends on no other sequence.
+
+    Cost:
+        O(B T), no extra forward pass.
+
+    Source:
+        Fang et al. (2026), DynaMO, arXiv 2602.19208, authors' public code.
+
+    Example:
+        >>> logp = torch.tensor([[-0.1, -2.0]]); entropy = torch.tensor([[0.3, 1.5]])
+        >>> change = published_entropy_change(logp, entropy, torch.ones(1, 2), torch.ones(1, 2))
+        >>> abs(change.sum().item()) < 1e-6  # equal weights: deviations from a mean
+        True
+    """
+    logp = float_tensor("logp", logp)
+    shape = tuple(logp.shape)
+    entropy = float_tensor("entropy", entropy, shape)
+    weight = float_tensor("weight", weight, shape)
+    valid = token_mask(mask, shape)
+    # where, not a product: what stands on padding may be NaN
+    own = torch.where(valid, _own_term(logp, entropy), logp.new_zeros(()))
+    mean = own.sum(-1, keepdim=True) / valid.sum(-1, keepdim=True).clamp(min=1)
+    return torch.where(valid & (weight != 0), -weight * (own - mean), logp.new_zeros(()))
