@@ -1,1 +1,67 @@
-"""neyman makes every rollout count: which prompts, how many rollouts, when to stop."""
+"""neyman makes every rollout count: which prompts, how many rollouts, when to stop.
+
+`import neyman` needs NumPy and SciPy only. The TRL adapter is `neyman.trl`, the token factor
+`neyman.modulation`; both need the extra `train`.
+"""
+
+import logging as _logging
+
+from neyman import beliefs as beliefs
+from neyman import errors as errors
+from neyman import rules as rules
+from neyman.controller import Controller as Controller
+from neyman.formulas import abandon_index as abandon_index
+from neyman.formulas import allocate as allocate
+from neyman.formulas import effective_probability as effective_probability
+from neyman.formulas import gradient_variance as gradient_variance
+from neyman.formulas import group_advantages as group_advantages
+from neyman.formulas import maj_at_k as maj_at_k
+from neyman.formulas import mean_at_k as mean_at_k
+from neyman.formulas import pass_at_k as pass_at_k
+from neyman.formulas import prompt_weights as prompt_weights
+from neyman.formulas import water_level as water_level
+from neyman.ledger import Fate as Fate
+from neyman.ledger import Ledger as Ledger
+from neyman.presets import preset as preset
+from neyman.step import Batch as Batch
+from neyman.step import Budget as Budget
+from neyman.step import Cancel as Cancel
+from neyman.step import Outcome as Outcome
+from neyman.step import Reason as Reason
+from neyman.step import Request as Request
+from neyman.step import Status as Status
+from neyman.step import StopReason as StopReason
+from neyman.strategy import Strategy as Strategy
+
+_logging.getLogger("neyman").addHandler(_logging.NullHandler())
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "Budget",
+    "Cancel",
+    "Controller",
+    "Fate",
+    "Ledger",
+    "Outcome",
+    "Reason",
+    "Request",
+    "Status",
+    "StopReason",
+    "Strategy",
+    "abandon_index",
+    "allocate",
+    "beliefs",
+    "effective_probability",
+    "errors",
+    "gradient_variance",
+    "group_advantages",
+    "maj_at_k",
+    "mean_at_k",
+    "pass_at_k",
+    "preset",
+    "prompt_weights",
+    "rules",
+    "water_level",
+]

@@ -1,0 +1,53 @@
+# Two commands for newcomers: `make demo` trains and opens with a report, `make test` checks everything.
+# Each sets itself up: the standard library's venv, pip, and the pinned versions of constraints.txt.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN_DIR ?= runs/demo
+STAMP := $(VENV)/.installed
+# Tiny models run fastest on one thread each; two stall under any other load.
+export OMP_NUM_THREADS ?= 1
+export HF_HUB_OFFLINE ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: help setup demo test test-fast lint test-trl-matrix bench clean
+
+help:
+	@echo "make demo             train 'uniform' and the best strategy at the same budget, and write report.html"
+	@echo "make test             lint, types, import rules and all tests"
+	@echo "make test-fast        the tests without real training runs"
+	@echo "make test-trl-matrix  the TRL adapter against the oldest, some middle and the newest TRL"
+	@echo "make bench            every figure of benchmarks/RESULTS.md"
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[train,embed,cli,dev]'
+	@touch $@
+
+setup: $(STAMP)
+
+demo: setup
+	$(BIN)/neyman demo --out $(RUN_DIR)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest -n 2 --dist worksteal
+
+test-fast: setup
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
+
+test-trl-matrix: setup
+	$(BIN)/python tests/trl_matrix.py
+
+bench: setup
+	$(BIN)/python benchmarks/run_all.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,283 @@
+"""One step of rollout generation: begin, ask, tell, finish. Exactly one class owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, final
+
+from neyman._checks import choice, integer, real
+from neyman.asking import ask
+from neyman.closing import close_batch
+from neyman.engine import Engine
+from neyman.errors import ArgumentError, CallOrderError, StateError
+from neyman.keyed import PromptId
+from neyman.ledger import Fate, Ledger
+from neyman.messages import parse_outcomes
+from neyman.pool import Pool
+from neyman.step import Batch, Budget, Cancel, Outcome, Request
+from neyman.strategy import Strategy
+
+_VERSION = 1
+_KEYS = {
+    "version",
+    "seed",
+    "fingerprint",
+    "step",
+    "next_rollout",
+    "belief",
+    "ledger",
+    "pool",
+    "carried",
+    "late",
+    "yield",
+    "open",
+}
+
+
+@final
+class Controller:
+    """Decides which prompts get rollouts, how many, and when to stop; the host generates, verifies and trains.
+
+    One step is ``begin``, then ``ask`` and ``tell`` until ``is_done``, then ``finish``. ``ask`` may be called
+    at any time and nothing needs a barrier: an empty answer means that results are awaited, not that the step
+    is done.
+
+    Args:
+        strategy: the four parts; its belief is copied, so one strategy may serve several controllers.
+        budget: the most that may be generated in a step.
+        train_rows: rows the optimiser must get; None trains what the budget bought.
+        divisor: the budget and ``train_rows`` must be multiples of it (data-parallel ranks).
+        pool: all prompt ids, if the strategy may draw prompts that the host did not bring.
+        retries: re-draws of failed rollouts per step, as a share of the budget, beside it.
+        seed: keys all randomness, with the step and the prompt.
+        fill: "copies" fills the batch to ``train_rows`` with rows of weight 0; "none" leaves it short.
+        aggregation: how the host's loss averages tokens: "sequence_mean", "constant" or "token_mean".
+
+    Raises:
+        ArgumentError: a number outside its range; budget or ``train_rows`` not a multiple of ``divisor``.
+
+    Guarantee: the same sequence of begin, ask and tell gives the same decisions, bit for bit, on every rank
+    and after every resume. Rollouts asked for never exceed the budget plus the retry allowance; with fixed
+    spend the budget is used exactly. A missing result is re-drawn within the allowance and never becomes
+    reward 0. A step always ends in a batch, with the reason why it ended.
+
+    Cost: O(rollouts) a step beside the belief's and the allocation's own cost.
+
+    Examples:
+        >>> import neyman
+        >>> controller = neyman.Controller(neyman.preset("uniform"), budget=neyman.Budget(rollouts=4))
+        >>> controller.begin(["easy", "hard"])
+        >>> while not controller.is_done:
+        ...     controller.tell(
+        ...         neyman.Outcome(rollout_id=r, prompt_id=q.prompt_id, reward=float(r % 2))
+        ...         for q in controller.ask() for r in q.rollout_ids
+        ...     )
+        >>> batch = controller.finish()
+        >>> batch.prompt_ids, batch.stop_reason.name
+        (('easy', 'easy', 'hard', 'hard'), 'COMPLETE')
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        budget: Budget,
+        train_rows: int | None = None,
+        divisor: int = 1,
+        pool: Sequence[PromptId] | None = None,
+        retries: float = 0.1,
+        seed: int = 0,
+        *,
+        fill: str = "copies",
+        aggregation: str = "sequence_mean",
+    ) -> None:
+        integer("divisor", divisor, low=1)
+        planned = budget.planned_rollouts if budget.tokens is not None else budget.rollouts
+        for name, value in (("budget", planned), ("train_rows", train_rows)):
+            if value is not None and integer(name, value, low=1) % divisor:
+                raise ArgumentError(
+                    f"{name} must be a multiple of divisor={divisor}, got {value}; "
+                    f"the nearest are {max(divisor, value // divisor * divisor)} and {(value // divisor + 1) * divisor}"
+                )
+        self._fill = choice("fill", fill, ("copies", "none"))
+        self._aggregation = choice("aggregation", aggregation, ("sequence_mean", "constant", "token_mean"))
+        self._seed = integer("seed", seed)
+        self._pool = None if pool is None else Pool(pool, seed=self._seed)
+        self._engine = Engine(
+            strategy,
+            budget,
+            train_rows=train_rows,
+            pool=self._pool,
+            seed=self._seed,
+            retries=real("retries", retries, low=0.0),
+        )
+        self.ledger: Ledger = self._engine.ledger
+        self._late: set[int] = set()
+        self._is_open = False
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy, with the controller's own belief."""
+        return self._engine.strategy
+
+    @property
+    def step(self) -> int:
+        """The number of the current or last step; -1 before the first."""
+        return self._engine.step
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a step has begun and not finished."""
+        return self._is_open
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to ask for and no result is awaited."""
+        self._require(opened=True, call="is_done")
+        return self._engine.is_done
+
+    @property
+    def held_rollouts(self) -> list[int]:
+        """Rollouts that the host must keep for later steps (carried over); others may be forgotten."""
+        return [
+            slot.rollout_id for g in self._engine.carried for slot in g.slots if slot.rollout_id is not None
+        ]
+
+    def begin(
+        self, candidates: Sequence[PromptId], step: int | None = None, policy_version: int | None = None
+    ) -> None:
+        """Start a step.
+
+        Args:
+            candidates: prompts that the host brings, in its order; a prompt that stands twice counts once.
+            step: its number, increasing; None counts on.
+            policy_version: version of the weights that generate; None takes the step's number.
+
+        Raises:
+            CallOrderError: a step is open.
+            ArgumentError: no candidates and no pool, or a step that does not increase.
+            InfeasibleError: the budget does not fit the bounds of the allocation.
+        """
+        self._require(opened=False, call="begin")
+        number = self.step + 1 if step is None else integer("step", step, low=self.step + 1)
+        unique = list(dict.fromkeys(candidates))
+        if not unique and self._pool is None:
+            raise ArgumentError("begin got no candidates and the controller has no pool: pass prompt ids")
+        self._engine.begin(unique, number, number if policy_version is None else int(policy_version))
+        self._is_open = True
+
+    def ask(self, capacity: int | None = None) -> list[Request]:
+        """Return the rollouts to generate next, most urgent first.
+
+        Args:
+            capacity: the most rollouts wanted now; None takes all that are planned.
+
+        Returns:
+            Requests; empty while only results are awaited, or when the step is done.
+        """
+        self._require(opened=True, call="ask")
+        return ask(self._engine, None if capacity is None else integer("capacity", capacity, low=0))
+
+    def cancellations(self) -> list[Cancel]:
+        """Return, once each, the rollouts that are out and no longer wanted; aborting them is optional."""
+        self._require(opened=True, call="cancellations")
+        return self._engine.cancellations()
+
+    def tell(self, outcomes: Iterable[Outcome]) -> None:
+        """Report results: any portion, in any order, also those of steps that have closed.
+
+        Raises:
+            ContractError: a rollout that was never asked for, told under another prompt, or a reward that is
+                no number; nothing of the call is taken in then.
+        """
+        self._require(opened=True, call="tell")
+        self._engine.tell(parse_outcomes(outcomes, self._engine.where, self._late, self.ledger))
+
+    def record_padding(self, rollouts: int, tokens: int) -> None:
+        """Account for rollouts that the host generated only to fill a round, and threw away."""
+        self.ledger.request(rollouts)
+        self.ledger.settle(Fate.PADDING, tokens, rollouts)
+
+    def finish(self) -> Batch:
+        """Close the step and return the rows to train on.
+
+        Results still out are counted as late when they arrive. The belief learns from every valid outcome of
+        the step, trained or not.
+
+        Raises:
+            CallOrderError: no step is open.
+        """
+        self._require(opened=True, call="finish")
+        self._engine.settle_all()
+        batch, late = close_batch(self._engine, fill=self._fill, aggregation=self._aggregation)
+        self._late |= late
+        self._is_open = False
+        return batch
+
+    def drain(self) -> Batch:
+        """Return the groups that closed since the last call, for ``close="streaming"``.
+
+        Raises:
+            CallOrderError: no step is open, or the strategy does not stream.
+        """
+        self._require(opened=True, call="drain")
+        if self.strategy.close != "streaming":
+            raise CallOrderError(
+                f"drain is for close='streaming'; this strategy closes with {self.strategy.close!r}"
+            )
+        batch, _ = close_batch(self._engine, fill="none", aggregation=self._aggregation, drain=True)
+        return batch
+
+    def _require(self, *, opened: bool, call: str) -> None:
+        if opened and not self._is_open:
+            raise CallOrderError(f"{call} was called while no step is open; call begin first")
+        if not opened and self._is_open:
+            raise CallOrderError(f"{call} was called while step {self.step} is open; call finish first")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to continue, JSON-safe, also in the middle of a step.
+
+        Rollouts that are out when the state is taken are asked for again, with their ids and seeds, after it
+        is restored.
+        """
+        return {
+            "version": _VERSION,
+            "seed": self._seed,
+            "fingerprint": self._pool.fingerprint if self._pool is not None else None,
+            "pool": self._pool.state_dict() if self._pool is not None else None,
+            "late": sorted(self._late),
+            "open": self._engine.open_state() if self._is_open else None,
+            **self._engine.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a state of the same prompt set.
+
+        Raises:
+            StateError: another version, other keys, another pool; the message names the difference.
+            CallOrderError: a step is open here.
+        """
+        self._require(opened=False, call="load_state_dict")
+        if state.get("version") != _VERSION:
+            raise StateError(
+                f"controller state has version {state.get('version')!r}, this neyman reads version {_VERSION}: "
+                "load it with the neyman that wrote it"
+            )
+        if set(state) != _KEYS:
+            raise StateError(
+                f"controller state lacks {sorted(_KEYS - set(state))} and has unknown {sorted(set(state) - _KEYS)}"
+            )
+        ours = self._pool.fingerprint if self._pool is not None else None
+        if state["fingerprint"] != ours:
+            raise StateError(
+                f"controller state was saved for another prompt set (fingerprint {state['fingerprint']}, here {ours}): "
+                "resume with the dataset of the run, or start a new run directory"
+            )
+        self._seed = self._engine.seed = state["seed"]
+        if self._pool is not None:
+            self._pool = self._engine.pool = Pool(self._pool.ids, seed=self._seed)
+            self._pool.load_state_dict(state["pool"])
+        self._engine.load_state_dict(state)
+        self._late = set(state["late"])
+        self._is_open = state["open"] is not None
+        if self._is_open:
+            self._engine.load_open(state["open"])

@@ -1,0 +1,136 @@
+"""Fresh prompts: a stream over the pool in which every prompt is opened once before any is opened twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neyman.errors import ArgumentError, StateError
+from neyman.keyed import PromptId, fingerprint, keyed_rng
+
+Order = NDArray[np.int64]
+
+
+@final
+class Pool:
+    """All prompts, and which of them were opened in the current epoch, whoever brought them.
+
+    Args:
+        ids: distinct prompt ids; a range costs no memory for an index.
+        seed: keys the order of each epoch.
+
+    Guarantee: an epoch ends when every prompt was opened, host-brought and drawn together; the order depends
+    on (seed, epoch) alone.
+
+    Cost: `peek` O(prompts returned + prompts skipped), memory O(pool).
+    """
+
+    def __init__(self, ids: Sequence[PromptId], *, seed: int) -> None:
+        self._ids: Sequence[PromptId] = ids if isinstance(ids, range) else tuple(ids)
+        self._index = (
+            None if isinstance(ids, range) else {prompt_id: i for i, prompt_id in enumerate(self._ids)}
+        )
+        if self._index is not None and len(self._index) != len(self._ids):
+            seen: set[PromptId] = set()
+            twice = next(i for i in self._ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
+            raise ArgumentError(f"pool must hold distinct prompt ids, but {twice!r} stands in it twice")
+        self._seed = seed
+        self._epoch = 0
+        self._opened = np.zeros(len(self._ids), dtype=bool)
+        self._left = len(self._ids)
+        self._shuffle()
+
+    def __len__(self) -> int:
+        """Return the number of prompts."""
+        return len(self._ids)
+
+    @property
+    def ids(self) -> Sequence[PromptId]:
+        """The prompt ids, in the pool's order."""
+        return self._ids
+
+    @property
+    def epoch(self) -> int:
+        """Full passes so far."""
+        return self._epoch
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the ids, to refuse a state of another prompt set."""
+        return fingerprint(self._ids)
+
+    def _order_of(self, epoch: int) -> Order:
+        return keyed_rng(self._seed, "pool", epoch).permutation(len(self._ids))
+
+    def _shuffle(self) -> None:
+        self._order = self._order_of(self._epoch)
+        self._cursor = 0
+
+    def _position(self, prompt_id: PromptId) -> int | None:
+        if self._index is not None:
+            return self._index.get(prompt_id)
+        span = self._ids
+        assert isinstance(span, range)
+        return span.index(prompt_id) if isinstance(prompt_id, int) and prompt_id in span else None
+
+    def peek(self, count: int, exclude: set[PromptId]) -> list[PromptId]:
+        """Return up to ``count`` prompts not in ``exclude``, unopened ones first; nothing is consumed."""
+        if count <= 0:
+            return []
+        found: list[PromptId] = []
+        taken: set[int] = set()
+        for order, skip_opened in self._orders():
+            for position in order:
+                if (skip_opened and self._opened[position]) or position in taken:
+                    continue
+                prompt_id = self._ids[position]
+                if prompt_id not in exclude:
+                    found.append(prompt_id)
+                    taken.add(position)
+                    if len(found) == count:
+                        return found
+        return found
+
+    def _orders(self) -> Iterator[tuple[Order, bool]]:
+        yield self._order[self._cursor :], True
+        yield self._order_of(self._epoch + 1), False
+
+    def open(self, prompt_ids: Iterable[PromptId]) -> None:
+        """Mark prompts as opened; ids outside the pool are the host's own and leave it alone."""
+        for prompt_id in prompt_ids:
+            position = self._position(prompt_id)
+            if position is None or self._opened[position]:
+                continue
+            self._opened[position] = True
+            self._left -= 1
+            if self._left == 0:
+                self._epoch += 1
+                self._opened[:] = False
+                self._left = len(self._ids)
+                self._shuffle()
+        while self._cursor < len(self._order) and self._opened[self._order[self._cursor]]:
+            self._cursor += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, JSON-safe: the epoch and the opened positions as packed bits."""
+        return {"epoch": self._epoch, "opened": np.packbits(self._opened).tobytes().hex()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state of a pool of the same ids.
+
+        Raises:
+            StateError: keys or sizes do not fit.
+        """
+        if set(state) != {"epoch", "opened"}:
+            raise StateError(f"pool state must have the keys epoch and opened, got {sorted(state)}")
+        bits = np.frombuffer(bytes.fromhex(state["opened"]), dtype=np.uint8)
+        if len(bits) != (len(self._ids) + 7) // 8:
+            raise StateError(f"pool state is for another number of prompts than {len(self._ids)}")
+        self._epoch = int(state["epoch"])
+        self._opened = np.unpackbits(bits)[: len(self._ids)].astype(bool)
+        self._left = int(len(self._ids) - self._opened.sum())
+        self._shuffle()
+        self.open(())

@@ -1,0 +1,29 @@
+"""The rules a strategy is made of: which prompts (select), how many rollouts (allocate), when to stop (verdict)."""
+
+from neyman.rules._view import Allocate as Allocate
+from neyman.rules._view import Evidence as Evidence
+from neyman.rules._view import Select as Select
+from neyman.rules._view import StepView as StepView
+from neyman.rules._view import Verdict as Verdict
+from neyman.rules.allocate import Each as Each
+from neyman.rules.allocate import VarianceOptimal as VarianceOptimal
+from neyman.rules.allocate import WaterLevel as WaterLevel
+from neyman.rules.select import HighestVariance as HighestVariance
+from neyman.rules.select import InOrder as InOrder
+from neyman.rules.stop import EarlyVerdict as EarlyVerdict
+from neyman.rules.stop import FullGroup as FullGroup
+
+__all__ = [
+    "Allocate",
+    "Each",
+    "EarlyVerdict",
+    "Evidence",
+    "FullGroup",
+    "HighestVariance",
+    "InOrder",
+    "Select",
+    "StepView",
+    "VarianceOptimal",
+    "Verdict",
+    "WaterLevel",
+]

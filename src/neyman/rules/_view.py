@@ -1,0 +1,103 @@
+"""What a rule may see: the state of a step, read-only, and what is believed about prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from neyman._checks import FloatP, IntP
+from neyman.beliefs import Belief
+from neyman.keyed import Key, PromptId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepView:
+    """The step as a selection rule sees it.
+
+    Args:
+        step: the step's number.
+        candidates: prompts the host brought that are not opened yet, in the host's order.
+        fresh: ``fresh(count)`` peeks at up to ``count`` further prompts of the pool, none of them opened or
+            brought in this step, least recently drawn first; nothing is consumed.
+        belief: what is thought of each prompt.
+        rng: ``rng(*keys)`` gives a generator keyed by seed, step and the keys.
+    """
+
+    step: int
+    candidates: tuple[PromptId, ...]
+    fresh: Callable[[int], list[PromptId]]
+    belief: Belief
+    rng: Callable[..., np.random.Generator]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known about the prompts that share a budget: the belief and this step's outcomes, as a Beta each.
+
+    Args:
+        ids: the prompts.
+        belief: what was thought before the step; rules that need more than a Beta ask it.
+        a: Beta parameter of successes, float64 [prompts].
+        b: Beta parameter of failures, float64 [prompts].
+        issued: rollouts already asked for in this step, int64 [prompts]; no count can fall below it.
+    """
+
+    ids: Sequence[PromptId]
+    belief: Belief
+    a: FloatP
+    b: FloatP
+    issued: IntP
+
+    @property
+    def mean(self) -> FloatP:
+        """The expected success rate."""
+        return self.a / (self.a + self.b)
+
+    @property
+    def expected_variance(self) -> FloatP:
+        """The expectation of p(1-p), which is below the plug-in value by the variance of p."""
+        total = self.a + self.b
+        return self.a * self.b / (total * (total + 1.0))
+
+
+class Select(Protocol):
+    """Chooses which prompts get rollouts."""
+
+    def pick(self, view: StepView, count: int) -> list[PromptId]:
+        """Return up to ``count`` distinct prompts in the order in which they are to be opened."""
+        ...
+
+
+class Allocate(Protocol):
+    """Decides how many rollouts each prompt gets."""
+
+    @property
+    def probe(self) -> int:
+        """Rollouts that every prompt gets first, to be counted again in the light of them; 0 plans at once."""
+        ...
+
+    def group_size(self, average: int) -> int:
+        """Return the size of a complete group when the budget allows ``average`` rollouts per prompt."""
+        ...
+
+    def counts(self, evidence: Evidence, budget: int) -> IntP:
+        """Return int64 [prompts] that sum to ``budget`` and are at least ``evidence.issued``."""
+        ...
+
+
+class Verdict(Protocol):
+    """Decides when a group is finished."""
+
+    def looks(self, group_size: int) -> tuple[int, ...]:
+        """Return the increasing prefix lengths at which a verdict is taken; the last is ``group_size``."""
+        ...
+
+    def decide(self, successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> str:
+        """Return "commit", "abandon" or "continue" for a prefix of the group's valid outcomes."""
+        ...
+
+
+RngKey = Key

@@ -1,0 +1,94 @@
+"""A strategy: which prompts, what is believed of them, how many rollouts, when to stop, and how a step closes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+from neyman._checks import choice, integer, real
+from neyman.beliefs import Belief, Counts
+from neyman.errors import ArgumentError
+from neyman.rules import Allocate, Each, InOrder, Select, Verdict
+
+CLOSES = ("fixed_spend", "fixed_train", "streaming")
+ESTIMATORS = ("grpo", "dr_grpo", "rloo", "reinforce++")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """The four parts and the closing of a step, put together. Presets by name: `neyman.preset`.
+
+    Args:
+        name: for logs and reports.
+        select: which prompts.
+        belief: what is thought of each prompt's success rate; the controller takes its own copy.
+        allocate: how many rollouts each prompt gets.
+        verdict: when a group is finished; None generates every group in full.
+        close: "fixed_spend" trains everything that was generated; "fixed_train" generates until enough
+            effective groups exist and trains only those; "streaming" hands groups out as they close.
+        estimator: how advantages are computed: "grpo", "dr_grpo", "rloo" or "reinforce++".
+        prompts: prompts per step, as a multiple of those that the host brings.
+        over_provision: how much wider than needed a wave of fresh prompts is, against further rounds; "auto"
+            takes one over the observed share of effective groups, between 1 and 4.
+        dead_groups: "keep" leaves groups without signal in the loss's denominator, as the host does without
+            neyman; "exclude" rescales so that they do not dilute it.
+        incomplete: "keep" trains a group that lacks results on what is there; "drop" leaves it out.
+        complete_from_allowance: complete committed groups from the retry allowance once the budget is spent.
+        prompt_weight: "equal" gives every prompt's group mean the same weight, as the analysis assumes;
+            "by_rollouts" leaves the host's weighting; "equal_tokens" gives every prompt the same tokens.
+        verdict_on: "prefix" decides on complete prefixes of rollout indices; "arrival" on whatever arrived,
+            which is biased towards short answers.
+        max_age: steps for which effective rollouts that a step did not need are kept; 0 discards them.
+        max_tries: tries of one slot before its result counts as missing.
+        modulation: settings of DynaMO's token factor (`neyman.modulation.Modulation`), applied by hosts.
+
+    Raises:
+        ArgumentError: an unknown choice, or parts that contradict each other.
+    """
+
+    name: str
+    select: Select = field(default_factory=InOrder)
+    belief: Belief = field(default_factory=lambda: Counts(prior=(1.0, 1.0), fade=0.0))
+    allocate: Allocate = field(default_factory=Each)
+    verdict: Verdict | None = None
+    close: str = "fixed_spend"
+    estimator: str = "grpo"
+    prompts: float = 1.0
+    over_provision: float | str = "auto"
+    dead_groups: str = "keep"
+    incomplete: str = "keep"
+    complete_from_allowance: bool = True
+    prompt_weight: str = "equal"
+    verdict_on: str = "prefix"
+    max_age: int = 0
+    max_tries: int = 3
+    modulation: Any = None
+
+    def __post_init__(self) -> None:
+        choice("close", self.close, CLOSES)
+        choice("estimator", self.estimator, ESTIMATORS)
+        choice("dead_groups", self.dead_groups, ("keep", "exclude"))
+        choice("incomplete", self.incomplete, ("keep", "drop"))
+        choice("prompt_weight", self.prompt_weight, ("equal", "by_rollouts", "equal_tokens"))
+        choice("verdict_on", self.verdict_on, ("prefix", "arrival"))
+        real("prompts", self.prompts, low=0.0, open_low=True)
+        integer("max_age", self.max_age, low=0)
+        integer("max_tries", self.max_tries, low=1)
+        if self.over_provision != "auto":
+            real("over_provision", self.over_provision, low=0.0, open_low=True)
+        if self.close == "fixed_train" and self.verdict is None:
+            raise ArgumentError(
+                f"strategy {self.name!r} closes with fixed_train, which discards groups without signal, but has no "
+                "verdict that says which: give it verdict=neyman.rules.FullGroup() or EarlyVerdict(), or "
+                "close='fixed_spend'"
+            )
+        if self.verdict is not None and self.allocate.probe:
+            raise ArgumentError(
+                f"strategy {self.name!r} has both an allocation probe ({self.allocate.probe}) and a verdict; a group "
+                "is either judged by a verdict or counted again after a probe: set probe=0 or verdict=None"
+            )
+
+    def with_options(self, **options: Any) -> Strategy:
+        """Return the strategy with some parts replaced."""
+        return replace(self, **options)
