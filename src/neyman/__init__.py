@@ -26,6 +26,7 @@ from neyman.presets import preset as preset
 from neyman.step import Batch as Batch
 from neyman.step import Budget as Budget
 from neyman.step import Cancel as Cancel
+from neyman.step import GroupReport as GroupReport
 from neyman.step import Outcome as Outcome
 from neyman.step import Reason as Reason
 from neyman.step import Request as Request
@@ -43,6 +44,7 @@ __all__ = [
     "Cancel",
     "Controller",
     "Fate",
+    "GroupReport",
     "Ledger",
     "Outcome",
     "Reason",

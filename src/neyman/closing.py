@@ -13,7 +13,7 @@ from neyman import formulas
 from neyman.groups import Group, Phase, Slot, SlotState
 from neyman.ledger import Fate
 from neyman.metrics import step_metrics
-from neyman.step import Batch, StopReason
+from neyman.step import Batch, GroupReport, StopReason
 
 if TYPE_CHECKING:
     from neyman.engine import Engine
@@ -111,20 +111,36 @@ def _settle_fates(engine: Engine, fresh: list[int], trained: list[Group]) -> Non
     keep = engine.strategy.max_age > 0 and engine.strategy.close == "fixed_train"
     for group in (engine.groups[i] for i in fresh):
         valid = [slot for slot in group.slots if slot.state is SlotState.VALID]
+        carry = keep and group.is_mixed and id(group) not in in_batch
         if id(group) in in_batch:
             fate = Fate.TRAINED if group.is_mixed else Fate.UNIFORM
-        elif keep and group.is_mixed:
-            group.slots = valid
-            engine.carried.append(group)
-            continue
         elif group.phase is Phase.ABANDONED:
             fate = Fate.ABANDONED
         elif group.phase is Phase.SURPLUS or engine.strategy.incomplete == "keep":
             fate = Fate.SURPLUS
         else:
             fate = Fate.DROPPED
+        engine.reports.append(_report(group, engine.step, "carried" if carry else fate.name.lower()))
+        if carry:
+            group.slots = valid
+            engine.carried.append(group)
+            continue
         for slot in valid:
             engine.ledger.settle(fate, slot.n_tokens)
+
+
+def _report(group: Group, step: int, outcome: str) -> GroupReport:
+    successes, trials = group.outcomes()
+    return GroupReport(
+        prompt_id=group.prompt_id,
+        predicted=group.predicted,
+        uncertainty=group.uncertainty,
+        rollouts=sum(slot.tries for slot in group.slots if slot.step == step),
+        successes=successes,
+        trials=trials,
+        outcome=outcome,
+        reason=group.reason.value,
+    )
 
 
 def _learn(engine: Engine, groups: list[Group]) -> None:

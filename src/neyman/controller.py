@@ -14,7 +14,7 @@ from neyman.keyed import PromptId
 from neyman.ledger import Fate, Ledger
 from neyman.messages import parse_outcomes
 from neyman.pool import Pool
-from neyman.step import Batch, Budget, Cancel, Outcome, Request
+from neyman.step import Batch, Budget, Cancel, GroupReport, Outcome, Request
 from neyman.strategy import Strategy
 
 _VERSION = 1
@@ -141,6 +141,11 @@ class Controller:
         return [
             slot.rollout_id for g in self._engine.carried for slot in g.slots if slot.rollout_id is not None
         ]
+
+    @property
+    def group_reports(self) -> tuple[GroupReport, ...]:
+        """What became of each prompt of the last closed step, and why."""
+        return tuple(self._engine.reports)
 
     def begin(
         self, candidates: Sequence[PromptId], step: int | None = None, policy_version: int | None = None

@@ -18,7 +18,7 @@ from neyman.ledger import Fate, Ledger
 from neyman.messages import Told
 from neyman.pool import Pool
 from neyman.rules import Evidence, StepView
-from neyman.step import Budget, Cancel, Reason, Status
+from neyman.step import Budget, Cancel, GroupReport, Reason, Status
 from neyman.strategy import Strategy
 from neyman.waves import Waves
 
@@ -68,6 +68,7 @@ class Engine:
         self.tokens_told = 0
         self.first_error: str | None = None
         self.drained: set[int] = set()
+        self.reports: list[GroupReport] = []
 
     @property
     def is_done(self) -> bool:
@@ -104,8 +105,10 @@ class Engine:
     def open(self, prompt_ids: Sequence[PromptId], *, size: int, length: int, reason: Reason) -> list[Group]:
         """Open groups and plan their first slots, which spends the budget."""
         groups = []
-        for prompt_id in prompt_ids:
+        mean, variance = self.strategy.belief.predict(prompt_ids)
+        for place, prompt_id in enumerate(prompt_ids):
             group = Group(prompt_id=prompt_id, size=size, reason=reason)
+            group.predicted, group.uncertainty = float(mean[place]), math.sqrt(variance[place])
             if self.strategy.verdict is not None:
                 group.looks = self.strategy.verdict.looks(size)
             else:

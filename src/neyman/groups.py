@@ -65,6 +65,8 @@ class Group:
         carried: whether it comes from an earlier step.
         looked: verdicts taken.
         draws: rollouts asked for, retries included; numbers the draws.
+        predicted: success rate expected before the step.
+        uncertainty: standard deviation of that.
         slots: its places, in order.
     """
 
@@ -76,6 +78,8 @@ class Group:
     carried: bool = False
     looked: int = 0
     draws: int = 0
+    predicted: float = math.nan
+    uncertainty: float = math.nan
     slots: list[Slot] = field(default_factory=list)
 
     def plan(self, length: int) -> int:
@@ -128,6 +132,8 @@ class Group:
         """Return the state, JSON-safe (a missing reward is None)."""
         state = asdict(self)
         state["reason"], state["phase"] = self.reason.name, self.phase.name
+        if math.isnan(self.predicted):
+            state["predicted"] = state["uncertainty"] = None
         for slot, raw in zip(self.slots, state["slots"], strict=True):
             raw["state"] = slot.state.name
             raw["reward"] = None if math.isnan(slot.reward) else slot.reward
@@ -147,4 +153,8 @@ class Group:
             for raw in state["slots"]
         ]
         fields = {**state, "reason": Reason[state["reason"]], "phase": Phase[state["phase"]], "slots": slots}
-        return cls(**{**fields, "looks": tuple(state["looks"])})
+        return cls(**{**fields, "looks": tuple(state["looks"]), **_prediction(state)})
+
+
+def _prediction(state: dict[str, Any]) -> dict[str, float]:
+    return {name: math.nan if state[name] is None else state[name] for name in ("predicted", "uncertainty")}

@@ -121,7 +121,7 @@ def preset(name: str, **options: Any) -> Strategy:
 
     Examples:
         >>> preset("sara", group_size=8).verdict.looks(8)
-        (2, 4, 8)
+        (4, 8)
     """
     if name not in PRESETS:
         raise ArgumentError(f"preset must be one of {', '.join(map(repr, PRESETS))}, got {name!r}")

@@ -152,6 +152,31 @@ class Outcome:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """Why one prompt got the rollouts it got, and what came of them.
+
+    Args:
+        prompt_id: the prompt.
+        predicted: the success rate expected before the step.
+        uncertainty: the standard deviation of that expectation.
+        rollouts: rollouts drawn in this step, retries included.
+        successes: verified successes among the valid ones.
+        trials: valid results.
+        outcome: "trained", "uniform", "abandoned", "surplus", "dropped" or "carried".
+        reason: the last decision about the group, as a sentence.
+    """
+
+    prompt_id: PromptId
+    predicted: float
+    uncertainty: float
+    rollouts: int
+    successes: int
+    trials: int
+    outcome: str
+    reason: str
+
+
 Advantage = Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]
 
 

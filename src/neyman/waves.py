@@ -81,9 +81,11 @@ class Waves:
 
     @property
     def over_provision(self) -> float:
-        """How much wider than needed a wave is opened."""
+        """How much wider than needed a wave is opened; where only the budget limits it, just wide enough."""
         setting = self._engine.strategy.over_provision
-        return float(setting) if setting != "auto" else min(4.0, max(1.0, 1.0 / self.yield_rate))
+        if setting != "auto":
+            return float(setting)
+        return 1.0 if self.target is None else min(4.0, max(1.0, 1.0 / self.yield_rate))
 
     def judge(self, index: int) -> None:
         """Take the verdicts that a group's complete prefix allows."""
@@ -123,7 +125,8 @@ class Waves:
         if getattr(engine.strategy.verdict, "after_commit", "complete") == "stop":
             group.size = len(group.slots)
             return
-        engine.plan(index, group.size, from_allowance=engine.strategy.complete_from_allowance)
+        beyond = engine.strategy.complete_from_allowance and engine.strategy.close == "fixed_train"
+        engine.plan(index, group.size, from_allowance=beyond)
 
     def _continue(self, index: int) -> None:
         engine, group = self._engine, self._engine.groups[index]

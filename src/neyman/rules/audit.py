@@ -16,20 +16,22 @@ class Audit:
     Args:
         judged: groups with a verdict.
         abandoned: of them, abandoned before they were complete.
+        committed: of them, committed, completed and mixed.
         effective: estimated number that would have been mixed at full size, committed ones included.
         signal_kept: estimated share of sum s(k-s) that the committed groups hold.
     """
 
     judged: int
     abandoned: int
+    committed: int
     effective: float
     signal_kept: float
 
     @property
     def miss_rate(self) -> float:
-        """The estimated share of abandoned groups that would have become mixed."""
-        committed = self.judged - self.abandoned
-        return max(0.0, self.effective - committed) / self.abandoned if self.abandoned else 0.0
+        """The estimated share of abandoned groups that would have become mixed, clipped to [0, 1]."""
+        missed = self.effective - self.committed
+        return min(1.0, max(0.0, missed / self.abandoned)) if self.abandoned else 0.0
 
 
 def survival_probability(
@@ -83,14 +85,20 @@ def audit(
     Source: ours (Horvitz and Thompson, 1952, for the estimator).
     """
     effective = signal = kept = 0.0
+    found = 0
     for successes, size, prior in committed:
         if not 0 < successes < size:
             continue
         survived = survival_probability(verdict, successes, size, prior)
         weight = 1.0 / survived if survived > 0.0 else 0.0
+        found += 1
         effective += weight
         signal += weight * successes * (size - successes)
         kept += successes * (size - successes)
     return Audit(
-        judged=judged, abandoned=abandoned, effective=effective, signal_kept=kept / signal if signal else 1.0
+        judged=judged,
+        abandoned=abandoned,
+        committed=found,
+        effective=effective,
+        signal_kept=kept / signal if signal else 1.0,
     )

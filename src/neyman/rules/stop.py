@@ -21,8 +21,8 @@ class EarlyVerdict:
     Args:
         threshold: abandon below it. No frequentist bound: averaged over the assumed prior, at most this share of
             the abandoned groups would have become mixed; the step reports the realised share.
-        schedule: prefix lengths at which to look; None takes ``min_probe`` and then every length up to the
-            abandon index of a uniform prior, at most three looks.
+        schedule: prefix lengths at which a group may be abandoned; None takes the abandon index of a uniform
+            prior, so that a wave costs one round. Mixed prefixes commit at once, whatever the schedule.
         min_probe: never decide before so many rollouts (U-shaped priors would abandon after one).
         after_commit: "complete" draws the group to its full size, the only reading that fits the published
             savings; "stop" trains the prefix as it is.
@@ -57,7 +57,7 @@ class EarlyVerdict:
             early = [look for look in self.schedule if look < group_size]
         else:
             index = max(formulas.abandon_index(group_size, self.threshold))
-            early = [look for look in (self.min_probe, index) if look < group_size]
+            early = [look for look in (max(self.min_probe, index),) if look < group_size]
         return (*sorted(set(early)), group_size)
 
     def decide(self, successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> str:
