@@ -1,0 +1,1 @@
+"""Prompts with verified answers, and the embedded policy that needs no download."""
