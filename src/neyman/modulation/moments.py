@@ -12,8 +12,9 @@ from neyman.modulation._tensors import float_tensor, vocabulary_tokens, working
 import torch  # isort: skip - after _tensors, whose import names the extra where torch is absent
 from torch import Tensor  # isort: skip
 
-# Elements of one float32 working buffer (64 MiB); about five such buffers live at a time.
-_CHUNK_ELEMENTS = 1 << 24
+# Elements of one float32 working buffer, about five of which live at a time: 64 MiB keeps an accelerator busy,
+# while on a CPU buffers that fit the cache are three times faster (measured, vocabulary 151,936).
+_CHUNK_ELEMENTS, _CHUNK_ELEMENTS_CPU = 1 << 24, 1 << 20
 
 
 class TokenMoments(NamedTuple):
@@ -35,7 +36,8 @@ def _distributions(
     Only one chunk is ever in working precision: a float32 softmax over all of (B, T, V) would take gigabytes.
     """
     size = logits.shape[-1]
-    step = max(1, _CHUNK_ELEMENTS // size) if chunk_tokens is None else chunk_tokens
+    elements = _CHUNK_ELEMENTS_CPU if logits.device.type == "cpu" else _CHUNK_ELEMENTS
+    step = max(1, elements // size) if chunk_tokens is None else chunk_tokens
     for start in range(0, logits.shape[0], step):
         where = slice(start, start + step)
         log_pi = torch.log_softmax(working(logits[where]) / temperature, dim=-1)
@@ -67,7 +69,7 @@ def entropy(logits: Tensor, *, temperature: float = 1.0, chunk_tokens: int | Non
     Args:
         logits: (B, T, V), any float type; -inf entries have probability 0; each token needs a finite one.
         temperature: what the logits are divided by, > 0.
-        chunk_tokens: tokens handled at a time; default: as many as fit 64 MiB.
+        chunk_tokens: tokens handled at a time; default: as many as fit buffers of 64 MiB (CPU: 4).
 
     Returns:
         (B, T) in nats, detached.
@@ -105,7 +107,7 @@ def token_moments(
             probability 0; each token needs a finite one.
         tokens: (B, T) ids of the sampled tokens, in [0, V); padding may hold any legal id.
         temperature: what the logits are divided by, > 0; the temperature that the loss uses.
-        chunk_tokens: tokens handled at a time; default: as many as fit 64 MiB.
+        chunk_tokens: tokens handled at a time; default: as many as fit buffers of 64 MiB (CPU: 4).
 
     Returns:
         The moments, detached.
