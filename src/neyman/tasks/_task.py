@@ -110,9 +110,7 @@ def problem(prompt: Prompt, answer: str, metadata: Mapping[str, Any] | None = No
     >>> problem("1 + 1 =", "2").answer
     '2'
     """
-    return Problem(
-        id=content_id(prompt, answer), prompt=prompt, answer=answer, metadata=dict(metadata or {})
-    )
+    return Problem(id=content_id(prompt, answer), prompt=prompt, answer=answer, metadata=dict(metadata or {}))
 
 
 def resolve_duplicates(problems: Iterable[Problem], duplicates: Duplicates = "refuse") -> list[Problem]:

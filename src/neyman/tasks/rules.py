@@ -125,9 +125,7 @@ def demonstrate(
     return list(zip(_texts(families, digits), _answers(answers), strict=True))
 
 
-def rules_task(
-    regime: str = "hard", *, train_size: int = 1024, test_size: int = 1000, seed: int = 0
-) -> Task:
+def rules_task(regime: str = "hard", *, train_size: int = 1024, test_size: int = 1000, seed: int = 0) -> Task:
     """Build the default task: distinct prompts, the test ones disjoint from the training ones.
 
     Args:

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from neyman._checks import FloatP
 from neyman.errors import ArgumentError, missing_extra
 from neyman.tasks import rules
 from neyman.tasks._task import Problem
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 Demonstrator: TypeAlias = Callable[[np.random.Generator, int], list[tuple[str, str]]]
 
@@ -78,10 +75,12 @@ class PolicyConfig:
                 f"width must be a multiple of 2 * heads = {2 * self.heads} (rotary positions), got {self.width}"
             )
         if not self.alphabet or len(set(self.alphabet)) != len(self.alphabet):
-            raise ArgumentError(f"alphabet must hold each character once and at least one, got {self.alphabet!r:.80}")
+            raise ArgumentError(
+                f"alphabet must hold each character once and at least one, got {self.alphabet!r:.80}"
+            )
 
 
-def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:
+def character_tokenizer(alphabet: str) -> Any:
     """Build a tokenizer with one token for each character, and one that ends and pads.
 
     End and padding are one token: a padding token of its own could be sampled by the policy and would vanish
@@ -110,7 +109,8 @@ def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.WordLevel(vocabulary))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     tokenizer.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(
+    fast: Any = PreTrainedTokenizerFast
+    return fast(
         tokenizer_object=tokenizer,
         eos_token=END,
         pad_token=END,
@@ -119,7 +119,7 @@ def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:
     )
 
 
-def new_model(config: PolicyConfig) -> Qwen2ForCausalLM:
+def new_model(config: PolicyConfig) -> Any:
     """Build the policy with fresh weights; the caller's torch RNG is left as it was.
 
     >>> 50_000 < sum(p.numel() for p in new_model(PolicyConfig()).parameters()) < 150_000
@@ -131,7 +131,9 @@ def new_model(config: PolicyConfig) -> Qwen2ForCausalLM:
     except ImportError as error:
         raise missing_extra("transformers", "train", "tiny_policy") from error
     end = len(config.alphabet)
-    shape = Qwen2Config(
+    # As a variable: transformers 5 takes rope_theta, and turns it into its new form, but does not declare it.
+    make: Any = Qwen2Config
+    shape = make(
         vocab_size=end + 1,
         hidden_size=config.width,
         intermediate_size=config.feed_forward,
@@ -158,7 +160,7 @@ def _rate(step: int, steps: int) -> float:
 
 
 def warm_start(
-    model: Qwen2ForCausalLM,
+    model: Any,
     config: PolicyConfig,
     demonstrations: Demonstrator,
     progress: Callable[[int, float], None] | None = None,
@@ -203,7 +205,7 @@ def warm_start(
         logits = model(ids[:, :-1], use_cache=False, logits_to_keep=keep).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets[:, -keep:].flatten())
         optimiser.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for group in optimiser.param_groups:
             group["lr"] = config.learning_rate * _rate(step, config.steps)
@@ -311,7 +313,7 @@ def load_policy(folder: str | Path) -> tuple[Any, Any]:
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - an extra, slow to import
 
-    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
     return model.float().eval(), AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 

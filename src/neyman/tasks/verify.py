@@ -1,0 +1,335 @@
+"""Verifiers: exact match in this process, and any other judge in worker processes that can be killed.
+
+Symbolic checkers hang on some model outputs. Alarms do not help (they work in the main thread only, and not
+inside C code); a thread cannot be ended. So such a judge runs in a process of its own: when it takes longer
+than its time, or dies, its process is replaced, the verdict is None, and the case is counted.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, final
+
+from neyman import _checks
+from neyman.errors import ArgumentError, RunFailedError, missing_extra
+from neyman.tasks import _judge
+from neyman.tasks._task import Problem
+
+Judge: TypeAlias = Callable[[str, str, dict[str, Any]], bool | None]
+
+# Importing a symbolic checker takes a second, on a loaded machine many.
+_START_SECONDS = 120.0
+_GIBIBYTE = 1 << 30
+
+
+@final
+class ExactMatch:
+    r"""Right means: the same text, up to white space at the ends and its kind and amount inside.
+
+    >>> ExactMatch().verify([" 4  2\n", "42"], ["4 2", "4 2"], [])
+    [True, False]
+    """
+
+    def verify(
+        self, completions: Sequence[str], answers: Sequence[str], problems: Sequence[Problem]
+    ) -> list[bool | None]:
+        """Compare each completion with its answer."""
+        del problems
+        return [said.split() == meant.split() for said, meant in zip(completions, answers, strict=True)]
+
+
+class _Worker:
+    """One judge process; at most one request is out at a time."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        # A session of its own: Ctrl-C in the terminal must reach the trainer, not tear verdicts down.
+        self.process = subprocess.Popen(  # noqa: S603 - our own module under this interpreter, no shell
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.output = self.process.stdin, self.process.stdout.fileno()
+        self.buffer = b""
+        self._end = weakref.finalize(self, _end, self.process)
+
+    def send(self, body: bytes) -> bool:
+        """Send one request; False when the process is gone."""
+        try:
+            self.stdin.write(_judge.HEADER.pack(len(body)) + body)
+            self.stdin.flush()
+        except OSError:
+            return False
+        return True
+
+    def receive(self) -> dict[str, Any] | None:
+        """Read the reply that is waiting; None when the process is gone."""
+        while b"\n" not in self.buffer:
+            part = os.read(self.output, 4096)
+            if not part:
+                return None
+            self.buffer += part
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+    def kill(self) -> None:
+        """End the process now and collect it."""
+        self._end()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except OSError:  # what was still buffered cannot be written any more
+                continue
+
+
+def _judge_path(judge: Judge | str) -> str:
+    """Return the ``module:name`` under which a worker process can import the judge."""
+    if isinstance(judge, str):
+        if judge.count(":") != 1 or not all(judge.split(":")):
+            raise ArgumentError(f'judge must look like "package.module:function", got {judge!r}')
+        return judge
+    path = f"{getattr(judge, '__module__', None)}:{getattr(judge, '__qualname__', '')}"
+    if path.startswith(("__main__:", "None:")) or "<" in path:
+        raise ArgumentError(
+            f"judge must be a function that another process can import, got {judge!r}; "
+            'move it to the top level of a module, or pass "package.module:function"'
+        )
+    return path
+
+
+class KillableVerifier:
+    """Runs a judge in worker processes that are killed when they exceed their time.
+
+    Args:
+        judge: ``(completion, answer, metadata) -> bool | None``, importable from another process: a function
+            at the top level of a module, or its path "package.module:function".
+        timeout_seconds: wall-clock time for one verdict.
+        memory_bytes: address space of one worker; a judge that needs more gets MemoryError (POSIX).
+        workers: processes; each takes one completion at a time.
+
+    Attributes:
+        counts: how many completions were "judged", and how many have no verdict because of "timeouts",
+            "deaths" (the worker ended by itself) and "errors" (the judge raised or returned None).
+        last_error: text of the latest error, None while there was none.
+
+    Guarantee: `verify` takes at most about ``timeout_seconds * ceil(completions / workers)`` plus process
+    starts, whatever the judge does. Workers end with the verifier, and with this process.
+    """
+
+    def __init__(
+        self,
+        judge: Judge | str,
+        *,
+        timeout_seconds: float = 5.0,
+        memory_bytes: int = 2 * _GIBIBYTE,
+        workers: int = 1,
+    ) -> None:
+        self.timeout_seconds = _checks.real("timeout_seconds", timeout_seconds, low=0.0, open_low=True)
+        limit = _checks.integer("memory_bytes", memory_bytes, low=_GIBIBYTE // 4)
+        self._command = [
+            sys.executable,
+            "-m",
+            _judge.__name__,
+            _judge_path(judge),
+            str(self.timeout_seconds),
+            str(limit),
+        ]
+        self._size = _checks.integer("workers", workers, low=1)
+        self._workers: list[_Worker] = []
+        self._lock = threading.Lock()
+        self.counts = {"judged": 0, "timeouts": 0, "deaths": 0, "errors": 0}
+        self.last_error: str | None = None
+
+    def verify(
+        self, completions: Sequence[str], answers: Sequence[str], problems: Sequence[Problem]
+    ) -> list[bool | None]:
+        """Judge each completion; None where there is no verdict. Equal requests are judged once.
+
+        Raises:
+            RunFailedError: a worker cannot start, e.g. because the judge cannot be imported.
+        """
+        rows: dict[bytes, list[int]] = {}
+        metadata = [item.metadata for item in problems] if problems else [{}] * len(completions)
+        for index, request in enumerate(zip(completions, answers, metadata, strict=True)):
+            rows.setdefault(json.dumps(request).encode(), []).append(index)
+        verdicts: list[bool | None] = [None] * len(completions)
+        with self._lock:
+            for body, (verdict, kind) in self._judge_all(list(rows)).items():
+                self.counts[kind] += len(rows[body])
+                for index in rows[body]:
+                    verdicts[index] = verdict
+        return verdicts
+
+    def _judge_all(self, bodies: Sequence[bytes]) -> dict[bytes, tuple[bool | None, str]]:
+        """Keep every worker busy until each request has a verdict or a reason for having none."""
+        waiting, done = deque(bodies), dict[bytes, tuple[bool | None, str]]()
+        out: dict[_Worker, tuple[bytes, float]] = {}
+        try:
+            self._start(min(self._size, len(bodies)))
+            while waiting or out:
+                for worker in self._workers:
+                    if waiting and worker not in out:
+                        body = waiting.popleft()
+                        # A failed send shows as end of file on the next read.
+                        worker.send(body)
+                        out[worker] = (body, time.monotonic() + self.timeout_seconds)
+                self._collect(out, done)
+                self._start(min(self._size, len(waiting) + len(out)))
+        finally:
+            # After an interrupt, a late reply must not be taken for the next request's.
+            for worker in out:
+                self._drop(worker)
+        return done
+
+    def _collect(
+        self, out: dict[_Worker, tuple[bytes, float]], done: dict[bytes, tuple[bool | None, str]]
+    ) -> None:
+        """Wait for the next reply or deadline, and move what is decided from ``out`` to ``done``."""
+        wait = min(deadline for _, deadline in out.values()) - time.monotonic()
+        readable, _, _ = select.select([worker.output for worker in out], [], [], max(0.0, wait))
+        for worker, (body, deadline) in list(out.items()):
+            if worker.output in readable:
+                done[body] = self._outcome(worker)
+            elif time.monotonic() >= deadline:
+                done[body] = (None, "timeouts")
+            else:
+                continue
+            del out[worker]
+            if done[body][1] in {"timeouts", "deaths"}:
+                self._drop(worker)
+
+    def _drop(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        worker.kill()
+
+    def _outcome(self, worker: _Worker) -> tuple[bool | None, str]:
+        reply = worker.receive()
+        if reply is None:
+            return None, "deaths"
+        if "error" in reply or reply["verdict"] is None:
+            self.last_error = reply.get("error", "the judge returned None")
+            return None, "errors"
+        return reply["verdict"], "judged"
+
+    def _start(self, size: int) -> None:
+        """Bring the number of workers up to ``size``; all start at the same time."""
+        paths = os.pathsep.join(path or os.curdir for path in sys.path)
+        environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+        fresh = [_Worker(self._command, environment) for _ in range(size - len(self._workers))]
+        for worker in fresh:
+            readable, _, _ = select.select([worker.output], [], [], _START_SECONDS)
+            reply = worker.receive() if readable else None
+            if reply is None or "fatal" in reply:
+                why = (reply or {}).get("fatal", "it ended, or said nothing in time")
+                for one in fresh:
+                    one.kill()
+                raise RunFailedError(
+                    f"a verifier process for {self._command[3]} did not start: {why}; "
+                    "check that the judge can be imported by a fresh interpreter and that memory_bytes suffices"
+                )
+            self._workers.append(worker)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the counts, named for a trainer's log."""
+        return {f"verifier/{name}": float(count) for name, count in self.counts.items()}
+
+    def close(self) -> None:
+        """End the worker processes; they start again when needed."""
+        with self._lock:
+            while self._workers:
+                self._workers.pop().kill()
+
+    def __enter__(self) -> KillableVerifier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse_answer(answer: str) -> Any:
+    """Parse a reference answer as mathematics, also where it comes without dollar signs."""
+    from math_verify import parse  # noqa: PLC0415 - an extra; runs in the worker only
+
+    bare = "$" not in answer and "\\boxed" not in answer
+    parsed = parse(f"${answer}$" if bare else answer, parsing_timeout=None)
+    if not parsed:
+        raise ValueError(f"the reference answer {answer!r:.100} is not mathematics")
+    return parsed
+
+
+def judge_math(completion: str, answer: str, metadata: dict[str, Any]) -> bool:
+    r"""Decide with math-verify whether a completion's final answer equals the reference.
+
+    Its own timeouts are off (they use alarms): call it through `MathVerify`, which bounds it from outside.
+
+    Args:
+        completion: what the model wrote; the last boxed or LaTeX expression or number counts.
+        answer: the reference, with or without dollar signs.
+        metadata: not used.
+
+    Raises:
+        ValueError: the reference cannot be parsed; no completion could be right.
+
+    >>> judge_math(r"So it is $\frac{2}{4}$.", "0.5", {})
+    True
+    """
+    del metadata
+    from math_verify import parse, verify  # noqa: PLC0415 - an extra; runs in the worker only
+
+    gold = _parse_answer(answer)
+    try:
+        said = parse(completion, parsing_timeout=None, raise_on_error=True)
+        return bool(verify(gold, said, timeout_seconds=None, raise_on_error=True))
+    except (MemoryError, RecursionError):
+        # Not a wrong answer but one that could not be checked within the limits.
+        raise
+    except Exception:  # noqa: BLE001 - what cannot be read as mathematics is wrong
+        return False
+
+
+class MathVerify(KillableVerifier):
+    """math-verify in killable workers: equality of the final answer as mathematics.
+
+    Args:
+        timeout_seconds: see `KillableVerifier`.
+        memory_bytes: see `KillableVerifier`.
+        workers: see `KillableVerifier`.
+
+    Raises:
+        MissingExtraError: math-verify is not installed.
+
+    Guarantee: a completion that hangs the checker is never scored 0. A MemoryError which math-verify itself
+    swallows is scored as wrong; only those that reach us are reported as "errors".
+    """
+
+    def __init__(
+        self, *, timeout_seconds: float = 5.0, memory_bytes: int = 2 * _GIBIBYTE, workers: int = 1
+    ) -> None:
+        if importlib.util.find_spec("math_verify") is None:
+            raise missing_extra("math-verify", "train", "MathVerify")
+        super().__init__(
+            judge_math, timeout_seconds=timeout_seconds, memory_bytes=memory_bytes, workers=workers
+        )
