@@ -143,6 +143,11 @@ class Controller:
         ]
 
     @property
+    def first_error(self) -> str | None:
+        """What the first failed rollout of the step reported, if it said anything."""
+        return self._engine.first_error
+
+    @property
     def group_reports(self) -> tuple[GroupReport, ...]:
         """What became of each prompt of the last closed step, and why."""
         return tuple(self._engine.reports)

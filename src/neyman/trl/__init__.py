@@ -1,0 +1,48 @@
+"""neyman inside TRL: `adaptive(GRPOTrainer)` is a trainer whose rollouts a strategy allocates."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+from neyman.errors import missing_extra
+
+if find_spec("trl") is None:
+    raise missing_extra("trl", "train", "neyman.trl")
+
+from neyman.trl._mixin import AdaptiveMixin as AdaptiveMixin
+
+Trainer = TypeVar("Trainer")
+
+
+@cache
+def adaptive(trainer_class: type[Trainer]) -> type[Trainer]:
+    """Return a subclass of a TRL trainer whose rollouts a strategy allocates.
+
+    ``num_generations`` becomes the *average* group size: strategies with fixed spend generate and train exactly
+    TRL's generation batch, those with fixed train generate up to ``max_rollouts`` and train as many rows.
+
+    The subclass takes, beside the trainer's own arguments:
+        strategy: a `neyman.Strategy`, e.g. ``neyman.preset("vip", lower=4, upper=32)``.
+        success: the verified outcome where rewards are shaped or several: ``(reward function's name, threshold)``,
+            or a callable like a reward function that returns one bool (or None) per completion.
+        max_rollouts: the most rollouts per generation batch with fixed train (default 4 x the batch).
+        retries: re-draws of rollouts that no reward function could score, as a share of the budget (default .1).
+        id_column: a dataset column with an id per prompt (default: the row number).
+        features: for beliefs that use them: an array [prompts, dimensions], a callable on texts, or the name of a
+            sentence-transformers model.
+        modulation: `neyman.modulation.Modulation` for DynaMO's token factor; default the strategy's own.
+
+    Args:
+        trainer_class: ``GRPOTrainer``, ``RLOOTrainer`` or a subclass of one (Unsloth's, your own).
+
+    Guarantee: with ``neyman.preset("uniform")`` and every completion scorable, losses, gradients and sampled
+    rows equal the stock trainer's.
+    """
+    name = f"Adaptive{trainer_class.__name__}"
+    namespace: dict[str, Any] = {
+        "__module__": __name__,
+        "__doc__": f"{trainer_class.__name__} under a neyman strategy.",
+    }
+    return type(name, (AdaptiveMixin, trainer_class), namespace)

@@ -1,0 +1,107 @@
+"""Advantages over ragged groups, computed as the trainer's own settings say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neyman import formulas
+from neyman.errors import ArgumentError
+
+Float = NDArray[np.float64]
+
+# How each loss type averages: over sequences, by a constant, or over the tokens of the whole batch.
+AGGREGATION = {
+    "grpo": "sequence_mean",
+    "sapo": "sequence_mean",
+    "dr_grpo": "constant",
+    "luspo": "constant",
+    "dapo": "token_mean",
+    "cispo": "token_mean",
+    "vespo": "token_mean",
+}
+
+
+def aggregation(trainer: Any, *, is_rloo: bool, unequal: bool) -> str:
+    """Return how the trainer's loss averages tokens.
+
+    Args:
+        trainer: a TRL trainer.
+        is_rloo: RLOO averages whole sequences.
+        unequal: whether groups may differ in size and prompts are to weigh the same.
+
+    Raises:
+        ArgumentError: a loss whose averages depend on how rows are packed, or an unknown one.
+    """
+    if is_rloo:
+        return "sequence_mean"
+    loss = trainer.loss_type
+    if loss == "bnpo":
+        packed_whole = trainer.args.steps_per_generation == 1 and trainer.accelerator.num_processes == 1
+        if unequal and not packed_whole:
+            raise ArgumentError(
+                "loss_type='bnpo' averages the tokens of each micro-batch by itself, so that a prompt's weight depends "
+                "on which rows share its micro-batch, and no factor can give unequal groups equal weight; use "
+                "loss_type='dapo' (the same mean over the whole batch) or strategy option prompt_weight='by_rollouts'"
+            )
+        return "token_mean"
+    if loss not in AGGREGATION:
+        raise ArgumentError(f"loss_type must be one of {sorted([*AGGREGATION, 'bnpo'])}, got {loss!r}")
+    return AGGREGATION[loss]
+
+
+def estimator(trainer: Any, *, is_rloo: bool) -> str:
+    """Return the name of the advantage that the trainer's settings ask for."""
+    if is_rloo:
+        return "rloo"
+    return "grpo" if getattr(trainer, "scale_rewards", "group") != "none" else "dr_grpo"
+
+
+def total_reward(trainer: Any, matrix: Float) -> Float:
+    """Return each row's weighted sum over reward functions, NaN where none gave a number."""
+    weights = trainer.reward_weights.to("cpu").double().numpy()
+    total = np.nansum(matrix * weights, axis=1)
+    total[np.isnan(matrix).all(axis=1)] = np.nan
+    clip = getattr(trainer, "reward_clip_range", None)
+    clipped: Float = np.clip(total, *clip) if clip else total
+    return clipped
+
+
+def _batch_std(values: Float) -> float:
+    valid = values[~np.isnan(values)]
+    return float(valid.std(ddof=1)) if len(valid) > 1 else 0.0
+
+
+def _standardised(values: Float) -> Float:
+    """Centre and scale over the batch, missing entries to 0."""
+    if np.isnan(values).all():
+        return np.zeros_like(values)
+    standard: Float = np.nan_to_num((values - np.nanmean(values)) / (_batch_std(values) + 1e-4), nan=0.0)
+    return standard
+
+
+def grpo_advantages(trainer: Any, matrix: Float, groups: NDArray[np.int64]) -> Float:
+    """Return GRPO's advantages [rows] from the reward matrix [rows, functions]; NaN rows are missing."""
+    if getattr(trainer, "multi_objective_aggregation", "sum_then_normalize") == "normalize_then_sum":
+        weights = trainer.reward_weights.to("cpu").double().numpy()
+        parts = np.stack([formulas.group_advantages(column, groups) for column in matrix.T], axis=1)
+        total = np.nansum(parts * weights, axis=1)
+        total[np.isnan(matrix).all(axis=1)] = np.nan
+        return _standardised(total)
+    rewards = total_reward(trainer, matrix)
+    scale = getattr(trainer, "scale_rewards", "group")
+    if scale == "group":
+        return formulas.group_advantages(rewards, groups)
+    centred = formulas.group_advantages(rewards, groups, estimator="dr_grpo")
+    return centred if scale == "none" else centred / (_batch_std(rewards) + 1e-4)
+
+
+def rloo_advantages(trainer: Any, rewards: Float, groups: NDArray[np.int64]) -> Float:
+    """Return RLOO's advantages [rows] from the final rewards, the KL penalty included; NaN rows are missing."""
+    advantages = formulas.group_advantages(rewards, groups, estimator="rloo")
+    if not trainer.normalize_advantages:
+        return advantages
+    scorable = np.where(np.isnan(rewards), np.nan, advantages)
+    return _standardised(scorable)

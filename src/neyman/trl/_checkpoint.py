@@ -1,0 +1,148 @@
+"""Our part of a TRL checkpoint: beliefs, ledger, counters, and the generation that is half used.
+
+TRL forgets its step counter and its buffered generation on resume, so that a run saved between two
+generations would generate anew and drift. Both are saved here, per process, at any step.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from neyman.errors import StateError
+from neyman.files import write_atomic
+
+if TYPE_CHECKING:
+    from neyman.trl._session import Session
+
+STATE_FILE = "neyman_state.json"
+_VERSION = 1
+
+
+@final
+class Checkpoint:
+    """Saves and restores a session beside the trainer's own checkpoint files.
+
+    ``neyman_process{rank}.safetensors`` holds each process's buffered generation and logs;
+    ``neyman_state.json`` is written last, after every process is done, and so marks the checkpoint complete.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def save(self, trial: Any) -> None:
+        """Write into the checkpoint folder that the trainer has just filled."""
+        trainer = self._session.trainer
+        name = f"checkpoint-{trainer.state.global_step}"
+        folder = Path(trainer._get_output_dir(trial=trial)) / name  # noqa: SLF001 (as TRL's own extra state does)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / self._process_file(), self._process_state())
+        trainer.accelerator.wait_for_everyone()
+        if trainer.args.should_save:
+            state = {
+                "version": _VERSION,
+                "processes": int(trainer.accelerator.num_processes),
+                "prompts": self._session.prompts_digest,
+                "controller": self._session.controller.state_dict(),
+                "modulation": self._session.modulation_state(),
+            }
+            write_atomic(folder / STATE_FILE, json.dumps(state).encode())
+
+    def load(self, checkpoint: str) -> None:
+        """Restore from a checkpoint folder.
+
+        Raises:
+            StateError: no state of ours, a damaged file, another version, dataset or number of processes; the
+                message names the file and the way out.
+        """
+        folder = Path(checkpoint)
+        path = folder / STATE_FILE
+        state = _read_json(path)
+        session, trainer = self._session, self._session.trainer
+        processes = int(trainer.accelerator.num_processes)
+        for field, here in (
+            ("version", _VERSION),
+            ("processes", processes),
+            ("prompts", session.prompts_digest),
+        ):
+            if state.get(field) != here:
+                raise StateError(
+                    f"{path} has {field} {state.get(field)!r}, this run has {here!r}: resume with what wrote the "
+                    "checkpoint, or start a new run"
+                )
+        try:
+            session.controller.load_state_dict(state["controller"])
+        except StateError as error:
+            raise StateError(f"{path}: {error}") from error
+        session.load_modulation_state(state["modulation"])
+        self._load_process(folder / self._process_file())
+
+    def _process_file(self) -> str:
+        return f"neyman_process{self._session.trainer.accelerator.process_index}.safetensors"
+
+    def _process_state(self) -> bytes:
+        """Pack this process's buffered batches, step counter and unlogged metrics."""
+        trainer = self._session.trainer
+        tensors: dict[str, torch.Tensor] = {}
+        plain: list[dict[str, Any]] = []
+        for place, batch in enumerate(trainer._buffered_inputs or []):  # noqa: SLF001
+            rest = {}
+            for name, value in batch.items():
+                if isinstance(value, torch.Tensor):
+                    tensors[f"{place}:{name}"] = value.detach().clone().contiguous().cpu()
+                else:
+                    rest[name] = value
+            plain.append(rest)
+        rollouts = self._session.generation.pack()
+        meta = {
+            "step": trainer._step,  # noqa: SLF001
+            "batches": plain,
+            "metrics": {mode: dict(values) for mode, values in trainer._metrics.items()},  # noqa: SLF001
+            "rollouts": rollouts,
+        }
+        packed: bytes = save(tensors or {"empty": torch.zeros(1)}, metadata={"neyman": json.dumps(meta)})
+        return packed
+
+    def _load_process(self, path: Path) -> None:
+        trainer = self._session.trainer
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                meta = json.loads(file.metadata()["neyman"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"{path} cannot be read ({error}): resume from an earlier checkpoint, or start a new run"
+            ) from error
+        batches: list[dict[str, Any]] = list(meta["batches"])
+        device = trainer.accelerator.device
+        for key, tensor in tensors.items():
+            if key != "empty":
+                place, name = key.split(":", 1)
+                batches[int(place)][name] = tensor.to(device)
+        trainer._step = meta["step"]  # noqa: SLF001
+        trainer._buffered_inputs = batches or None  # noqa: SLF001
+        for mode, values in meta["metrics"].items():
+            trainer._metrics[mode].clear()  # noqa: SLF001
+            for name, entries in values.items():
+                trainer._metrics[mode][name].extend(entries)  # noqa: SLF001
+        self._session.generation.unpack(meta["rollouts"])
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise StateError(
+            f"{path} is missing: the checkpoint was not written by neyman, or the run died while writing it; resume "
+            "from an earlier checkpoint, or train the stock trainer from this one"
+        ) from None
+    except ValueError as error:
+        raise StateError(f"{path} is damaged ({error}): resume from an earlier checkpoint") from error
+    if not isinstance(state, dict):
+        raise StateError(f"{path} holds no neyman state: resume from an earlier checkpoint")
+    return state

@@ -1,0 +1,44 @@
+"""Prompt features for beliefs that generalise between prompts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neyman.beliefs import Belief
+from neyman.errors import ArgumentError
+from neyman.trl._prompts import Prompts
+
+
+def register_features(belief: Belief, prompts: Prompts, features: Any) -> None:
+    """Make the training prompts known to the belief.
+
+    Args:
+        belief: the controller's belief.
+        prompts: the training prompts.
+        features: None, an array [prompts, dimensions], a callable from texts to such an array, or the name of
+            an embedding model.
+
+    Raises:
+        ArgumentError: features for a streaming dataset, or another number of rows than prompts.
+    """
+    if prompts.ids is None:
+        if features is not None:
+            raise ArgumentError(
+                "features need a dataset with a length, and this one streams: pass a map-style dataset or features=None"
+            )
+        return
+    if features is None:
+        belief.register(list(prompts.ids))
+        return
+    if isinstance(features, str) or callable(features):
+        from neyman.beliefs.embeddings import embed_prompts  # noqa: PLC0415 (an extra)
+
+        features = embed_prompts(prompts.texts(), model=features)
+    array = np.asarray(features)
+    if array.ndim != 2 or len(array) != len(prompts.ids):
+        raise ArgumentError(
+            f"features must have one row per training prompt ({len(prompts.ids)}), got shape {array.shape}"
+        )
+    belief.register(list(prompts.ids), array)

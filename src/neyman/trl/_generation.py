@@ -1,0 +1,264 @@
+"""Requests carried out by TRL: its own generation and reward functions, one round at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, final
+
+import torch
+from accelerate.utils import gather_object
+
+from neyman.errors import RunFailedError
+from neyman.keyed import PromptId, keyed_hash
+from neyman.step import Outcome, Request
+from neyman.trl._prompts import Prompts
+from neyman.trl._success import Success
+
+
+@dataclass(slots=True)
+class Rollout:
+    """One completion and everything TRL needs to train on it."""
+
+    rollout_id: int
+    prompt_id: PromptId
+    completion_ids: list[int]
+    logprobs: list[float] | None
+    extra: dict[str, Any]  # from a rollout function, passed on to reward functions
+    logged: dict[str, Any]  # columns that reward functions logged for this completion
+    rewards: list[float] = field(default_factory=list)
+    prompt_tokens: list[int] | None = None  # given by a rollout function
+    n_tokens: int = 0
+
+
+@final
+class Generation:
+    """Draws rollouts with the trainer's own methods and serves drawn ones back to it.
+
+    Args:
+        trainer: the adapted trainer.
+        prompts: the way from ids to rows.
+        success: how the verified outcome is read.
+    """
+
+    def __init__(self, trainer: Any, prompts: Prompts, success: Success) -> None:
+        self._trainer, self._prompts, self.success = trainer, prompts, success
+        self._trainer_rollout: dict[str, Any] | None = None
+        self._served: list[Rollout] = []
+        self.serving: list[Rollout] | None = None
+        self.turns: list[tuple[list[list[int]], list[list[float]] | None]] = []
+        self.store: dict[int, Rollout] = {}
+
+    @property
+    def world(self) -> int:
+        """Number of processes."""
+        return int(self._trainer.accelerator.num_processes)
+
+    def run(self, requests: list[Request]) -> tuple[list[Outcome], int, int]:
+        """Generate and score requests on all ranks.
+
+        Returns:
+            The outcomes, the same on every rank, and the rollouts and tokens generated only to fill the round
+            to a multiple of the number of processes.
+
+        Raises:
+            RunFailedError: ranks disagree on what to generate.
+        """
+        wanted = [
+            (rollout_id, request.prompt_id) for request in requests for rollout_id in request.rollout_ids
+        ]
+        padding = -len(wanted) % self.world
+        self._agree(wanted)
+        rows = wanted + [wanted[-1]] * padding
+        share = len(rows) // self.world
+        rank = self._trainer.accelerator.process_index
+        drawn = self._draw(rows[rank * share : (rank + 1) * share])
+        everyone: list[tuple[Rollout, bool | None]] = gather_object(drawn)
+        filler = everyone[len(wanted) :]
+        outcomes = [self._outcome(rollout, success) for rollout, success in everyone[: len(wanted)]]
+        for rollout, _ in everyone[: len(wanted)]:
+            self.store[rollout.rollout_id] = rollout
+        return outcomes, len(filler), sum(rollout.n_tokens for rollout, _ in filler)
+
+    def _agree(self, wanted: list[tuple[int, PromptId]]) -> None:
+        if self.world == 1:
+            return
+        plans = gather_object([keyed_hash(*(f"{rollout}:{prompt!r}" for rollout, prompt in wanted))])
+        if len(set(plans)) > 1:
+            raise RunFailedError(
+                f"the {self.world} processes planned different rollouts for this round: their beliefs differ. Use the "
+                "same NumPy and BLAS and the same number of threads on every node, and the same dataset order"
+            )
+
+    def _draw(self, rows: list[tuple[int, PromptId]]) -> list[tuple[Rollout, bool | None]]:
+        """Generate and score this rank's rows of a round."""
+        trainer = self._trainer
+        inputs = [self._prompts.row(prompt_id) for _, prompt_id in rows]
+        prompts = [row["prompt"] for row in inputs]
+        with self._unlogged(), self._recorded_rollout_func():
+            self.turns = []
+            output = trainer.base_generate(prompts)
+        completion_ids, logprobs, extra, given = self._tokens(output)
+        completions = next(part for part in output if _are_completions(part, len(rows)))
+        for row, fields in zip(inputs, extra, strict=True):
+            row.update(fields)
+        trainer._pending_extra_logs.clear()  # noqa: SLF001 (TRL's own hook for logged columns)
+        matrix = trainer.base_calculate_rewards(inputs, prompts, completions, completion_ids)
+        logged = _columns(trainer._pending_extra_logs, len(rows))  # noqa: SLF001
+        trainer._pending_extra_logs.clear()  # noqa: SLF001
+        rank = trainer.accelerator.process_index
+        rewards = matrix[rank * len(rows) : (rank + 1) * len(rows)].tolist()
+        success = self.success(inputs, prompts, completions, completion_ids, rewards)
+        return [
+            (
+                Rollout(
+                    rollout_id=rollout_id,
+                    prompt_id=prompt_id,
+                    completion_ids=[int(token) for token in completion_ids[i]],
+                    logprobs=None if logprobs is None else logprobs[i],
+                    extra=extra[i],
+                    logged=logged[i],
+                    rewards=rewards[i],
+                    prompt_tokens=None if given is None else given[i],
+                    n_tokens=len(completion_ids[i]),
+                ),
+                success[i],
+            )
+            for i, (rollout_id, prompt_id) in enumerate(rows)
+        ]
+
+    def _tokens(self, output: tuple[Any, ...]) -> tuple[Any, Any, list[dict[str, Any]], Any]:
+        """Return completion ids, log-probabilities, extra fields and given prompt ids of what was generated."""
+        rows = len(output[0])
+        if self._trainer_rollout is not None:
+            fields = {k: v for k, v in self._trainer_rollout.items() if k not in _ROLLOUT_KEYS}
+            extra = [{name: values[i] for name, values in fields.items()} for i in range(rows)]
+            given = self._trainer_rollout["prompt_ids"]
+            return self._trainer_rollout["completion_ids"], self._trainer_rollout["logprobs"], extra, given
+        completion_ids, logprobs = self.turns[0]
+        return completion_ids, logprobs, [{} for _ in range(rows)], None
+
+    def _outcome(self, rollout: Rollout, success: bool | None) -> Outcome:
+        trainer = self._trainer
+        values = torch.tensor(rollout.rewards, dtype=torch.float32)
+        scored = not bool(torch.isnan(values).all())
+        reward = (
+            float((values * trainer.reward_weights.to("cpu", torch.float32)).nansum()) if scored else None
+        )
+        return Outcome(
+            rollout_id=rollout.rollout_id,
+            prompt_id=rollout.prompt_id,
+            reward=None if self.success.is_undecided(success) else reward,
+            success=success,
+            n_tokens=rollout.n_tokens,
+            error=None if scored else "every reward function returned None",
+        )
+
+    @contextmanager
+    def _recorded_rollout_func(self) -> Iterator[None]:
+        """Keep what the user's rollout function returns, as TRL pops fields from it."""
+        trainer, original = self._trainer, getattr(self._trainer, "rollout_func", None)
+        self._trainer_rollout = None
+        if original is None:
+            yield
+            return
+
+        def recorded(prompts: Any, host: Any) -> Any:
+            self._trainer_rollout = dict(original(prompts, host))
+            return dict(self._trainer_rollout)
+
+        trainer.rollout_func = recorded
+        try:
+            yield
+        finally:
+            trainer.rollout_func = original
+
+    @contextmanager
+    def _unlogged(self) -> Iterator[None]:
+        """Keep a round out of the trainer's metrics: TRL logs the batch that trains, once."""
+        metrics = self._trainer._metrics["train"]  # noqa: SLF001
+        lengths = {name: len(values) for name, values in metrics.items()}
+        try:
+            yield
+        finally:
+            for name in list(metrics):
+                if name not in lengths:
+                    del metrics[name]
+                else:
+                    del metrics[name][lengths[name] :]
+
+    @contextmanager
+    def serve(self, rollouts: list[Rollout]) -> Iterator[None]:
+        """Answer the trainer's generation and reward calls with drawn rollouts (all ranks' rows)."""
+        trainer = self._trainer
+        share = len(rollouts) // self.world
+        rank = trainer.accelerator.process_index
+        self.serving = rollouts[rank * share : (rank + 1) * share]
+        self._served = rollouts
+        original = getattr(trainer, "rollout_func", None)
+        if original is not None:
+            trainer.rollout_func = self._stored_rollout_func
+        trainer._pending_extra_logs.clear()  # noqa: SLF001
+        for name in sorted({name for rollout in self.serving for name in rollout.logged}):
+            trainer._pending_extra_logs[name] = [r.logged.get(name) for r in self.serving]  # noqa: SLF001
+        seen = trainer.state.num_input_tokens_seen  # TRL counted these rows when their round was drawn
+        try:
+            yield
+        finally:
+            self.serving = None
+            trainer.state.num_input_tokens_seen = seen
+            trainer._metrics["train"]["num_tokens"] = [seen]  # noqa: SLF001
+            if original is not None:
+                trainer.rollout_func = original
+
+    def _stored_rollout_func(self, prompts: Any, host: Any) -> dict[str, Any]:
+        del prompts, host
+        assert self.serving is not None
+        fields = {name: [r.extra[name] for r in self.serving] for name in self.serving[0].extra}
+        return {
+            "prompt_ids": [r.prompt_tokens for r in self.serving],
+            "completion_ids": [list(r.completion_ids) for r in self.serving],
+            "logprobs": [r.logprobs for r in self.serving],
+            **fields,
+        }
+
+    def served_turn(self) -> tuple[list[list[int]], list[Any] | None]:
+        """Return the token ids and log-probabilities of the rows being served."""
+        assert self.serving is not None
+        logprobs = [rollout.logprobs for rollout in self.serving]
+        return [list(r.completion_ids) for r in self.serving], None if None in logprobs else logprobs
+
+    def served_rewards(self) -> torch.Tensor:
+        """Return the reward matrix of all ranks' rows, float32 [rows, reward functions]."""
+        rewards = [rollout.rewards for rollout in self._served]
+        return torch.tensor(rewards, dtype=torch.float32, device=self._trainer.accelerator.device)
+
+    def pack(self) -> list[dict[str, Any]]:
+        """Return the held rollouts, JSON-safe."""
+        return [asdict(rollout) for rollout in self.store.values()]
+
+    def unpack(self, packed: list[dict[str, Any]]) -> None:
+        """Restore the held rollouts."""
+        self.store = {raw["rollout_id"]: Rollout(**raw) for raw in packed}
+
+    def keep(self, held: list[int]) -> None:
+        """Forget every rollout but those that later steps still need."""
+        self.store = {rollout_id: self.store[rollout_id] for rollout_id in held}
+
+
+_ROLLOUT_KEYS = ("prompt_ids", "completion_ids", "logprobs")
+
+
+def _are_completions(part: Any, rows: int) -> bool:
+    """Whether a part of what TRL generated holds completions: texts, or lists of messages."""
+    if not isinstance(part, list) or len(part) != rows or not part:
+        return False
+    first = part[0]
+    return isinstance(first, str) or (isinstance(first, list) and bool(first) and isinstance(first[0], dict))
+
+
+def _columns(pending: dict[str, list[Any]], rows: int) -> list[dict[str, Any]]:
+    """Turn logged columns into one dictionary per row; columns of another length are not per row."""
+    full = {name: values for name, values in pending.items() if len(values) == rows}
+    return [{name: values[i] for name, values in full.items()} for i in range(rows)]

@@ -1,0 +1,127 @@
+"""The trainer mixin: four overrides around TRL's own generation, and the session behind them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from neyman.errors import ArgumentError
+from neyman.strategy import Strategy
+from neyman.trl._prompts import ID_COLUMN, with_ids
+from neyman.trl._session import Session
+
+
+class AdaptiveMixin:
+    """Adds neyman to a TRL trainer; use `neyman.trl.adaptive`.
+
+    Overrides four methods of TRL, each with one purpose: ``_generate_and_score_completions`` draws the
+    rollouts that the strategy asks for and lets TRL build its batch from them, ``_generate_single_turn`` and
+    ``_calculate_rewards`` serve what was drawn, ``_get_per_token_logps_and_entropies`` is listened to (RLOO's
+    KL, the token factor). Two more keep state in the checkpoint.
+    """
+
+    _neyman: Session
+
+    def __init__(
+        self,
+        *args: Any,
+        strategy: Strategy | None = None,
+        success: Callable[..., list[bool | None]] | tuple[str, float] | None = None,
+        max_rollouts: int | None = None,
+        retries: float = 0.1,
+        id_column: str = ID_COLUMN,
+        features: Any = None,
+        modulation: Any = "strategy",
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(strategy, Strategy):
+            raise ArgumentError(
+                f"strategy must be given, got {strategy!r}; for example strategy=neyman.preset('vip', lower=4, "
+                "upper=32) or strategy=neyman.preset('uniform') for the stock behaviour"
+            )
+        bound = inspect.signature(super().__init__).bind_partial(*args, **kwargs)
+        if bound.arguments.get("train_dataset") is not None:
+            bound.arguments["train_dataset"] = with_ids(bound.arguments["train_dataset"], id_column)
+        super().__init__(*bound.args, **bound.kwargs)
+        self._set_signature_columns_if_needed()  # type: ignore[attr-defined]
+        if id_column not in self._signature_columns:  # type: ignore[has-type]
+            self._signature_columns = [*self._signature_columns, id_column]  # type: ignore[has-type]
+        self._neyman = Session(
+            self,
+            strategy,
+            success=success,
+            max_rollouts=max_rollouts,
+            retries=retries,
+            id_column=id_column,
+            features=features,
+            modulation=strategy.modulation if modulation == "strategy" else modulation,
+        )
+
+    @property
+    def controller(self) -> Any:
+        """The controller of the run: its ledger, the belief, the last step's groups."""
+        return self._neyman.controller
+
+    def base_generate(self, prompts: list[Any]) -> Any:
+        """Generate with TRL's own method."""
+        return super()._generate(prompts)  # type: ignore[misc]
+
+    def base_calculate_rewards(self, *args: Any) -> Any:
+        """Score with TRL's own method; gathers over ranks."""
+        return super()._calculate_rewards(*args)  # type: ignore[misc]
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        if not self.model.training:  # type: ignore[attr-defined]
+            return super()._generate_and_score_completions(inputs)  # type: ignore[misc, no-any-return]
+        session = self._neyman
+        if session.needs_direct_path:
+            rows = session.plan_direct(inputs)
+            with session.listening():
+                output = super()._generate_and_score_completions(rows)  # type: ignore[misc]
+            session.tell_direct(rows)
+        else:
+            rollouts, rows = session.draw(inputs)
+            with session.listening(), session.generation.serve(rollouts):
+                output = super()._generate_and_score_completions(rows)  # type: ignore[misc]
+        session.finish_output(output)
+        return output  # type: ignore[no-any-return]
+
+    def _generate_single_turn(self, prompt_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        session = self._neyman
+        if session.generation.serving is not None:
+            completion_ids, logprobs = session.generation.served_turn()
+            return completion_ids if session.is_rloo else (completion_ids, logprobs)
+        if not self.model.training:  # type: ignore[attr-defined]
+            return super()._generate_single_turn(prompt_ids, *args, **kwargs)  # type: ignore[misc]
+        with session.one_generation_per_row():
+            signature = inspect.signature(super()._generate_single_turn)  # type: ignore[misc]
+            bound = signature.bind(prompt_ids, *args, **kwargs)
+            if "num_generations" in signature.parameters:
+                bound.arguments["num_generations"] = 1
+            turn = super()._generate_single_turn(*bound.args, **bound.kwargs)  # type: ignore[misc]
+        session.generation.turns.append((turn, None) if session.is_rloo else turn)
+        return turn
+
+    def _calculate_rewards(self, *args: Any) -> Any:
+        session = self._neyman
+        if session.generation.serving is not None:
+            return session.generation.served_rewards()
+        matrix = super()._calculate_rewards(*args)  # type: ignore[misc]
+        if self.model.training:  # type: ignore[attr-defined]
+            session.matrix, session.scored = matrix, args
+        return matrix
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)  # type: ignore[misc]
+        self._neyman.heard(result[0])
+        return result
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)  # type: ignore[misc]
+        self._neyman.checkpoint.save(trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
+        if checkpoint is not None:
+            self._neyman.checkpoint.load(checkpoint)

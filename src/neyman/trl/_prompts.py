@@ -1,0 +1,102 @@
+"""Which prompt a dataset row is: ids, and the way back from an id to its row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, final
+
+from neyman.errors import ArgumentError
+from neyman.keyed import PromptId
+
+ID_COLUMN = "neyman_id"
+
+
+def content_id(row: Mapping[str, Any]) -> str:
+    """Return an id from a row's prompt alone, for streams that have no positions."""
+    text = json.dumps(row.get("prompt"), sort_keys=True, default=repr)
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def with_ids(dataset: Any, id_column: str) -> Any:
+    """Return a map-style dataset with an id per row: its own column's, else the position in the dataset."""
+    if (
+        not hasattr(dataset, "add_column")
+        or not hasattr(dataset, "__len__")
+        or id_column in dataset.column_names
+    ):
+        return dataset
+    return dataset.add_column(id_column, list(range(len(dataset))))
+
+
+@final
+class Prompts:
+    """The training prompts as the controller knows them.
+
+    Args:
+        dataset: the trainer's dataset, with ids where it is map-style.
+        id_column: the column that holds the ids.
+
+    Raises:
+        ArgumentError: ids stand twice in the column, or are neither strings nor integers.
+    """
+
+    def __init__(self, dataset: Any, id_column: str) -> None:
+        self._dataset, self._column = dataset, id_column
+        self.ids: list[PromptId] | range | None = None
+        self._positions: dict[PromptId, int] | None = None
+        self._brought: dict[PromptId, dict[str, Any]] = {}
+        columns = getattr(dataset, "column_names", None) or ()
+        if not hasattr(dataset, "__len__") or id_column not in columns:
+            return
+        values = dataset[id_column]
+        ids = list(values)
+        if ids == list(range(len(ids))):
+            self.ids = range(len(ids))
+            return
+        bad = next((value for value in ids if not isinstance(value, str | int)), None)
+        if bad is not None:
+            raise ArgumentError(f"column {id_column!r} must hold strings or integers, got {bad!r}")
+        self._positions = {prompt_id: i for i, prompt_id in enumerate(ids)}
+        if len(self._positions) != len(ids):
+            raise ArgumentError(
+                f"column {id_column!r} must name each row once, but {len(ids) - len(self._positions)} ids stand twice; "
+                "leave the column out to number the rows"
+            )
+        self.ids = ids
+
+    def key(self, row: Mapping[str, Any]) -> PromptId:
+        """Return the id of a row from the data loader."""
+        return row[self._column] if self.ids is not None and self._column in row else content_id(row)
+
+    def bring(self, rows: list[dict[str, Any]]) -> None:
+        """Remember the rows of this step that no position leads back to."""
+        if self.ids is None:
+            self._brought = {self.key(row): row for row in rows}
+
+    def row(self, prompt_id: PromptId) -> dict[str, Any]:
+        """Return a fresh copy of a prompt's row, as TRL writes into it, without the id column."""
+        if self.ids is None:
+            source = self._brought[prompt_id]
+        else:
+            position = prompt_id if self._positions is None else self._positions[prompt_id]
+            source = self._dataset[position]
+        return {name: value for name, value in source.items() if name != self._column}
+
+    def texts(self) -> list[str]:
+        """Return every prompt as text, for embeddings and the fingerprint; empty for streams."""
+        if self.ids is None:
+            return []
+        return [prompt if isinstance(prompt, str) else _flatten(prompt) for prompt in self._dataset["prompt"]]
+
+
+def _flatten(messages: Any) -> str:
+    """Join the contents of a conversation."""
+    parts = []
+    for message in messages or ():
+        content = message.get("content") if isinstance(message, Mapping) else message
+        if isinstance(content, list):
+            content = " ".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+        parts.append(str(content))
+    return "\n".join(parts)

@@ -1,0 +1,304 @@
+"""What the adapter holds for one trainer: the controller, the rollouts drawn, and how they become TRL's batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+from numpy.typing import NDArray
+
+from neyman.controller import Controller
+from neyman.errors import ArgumentError, ContractError, RunFailedError
+from neyman.keyed import fingerprint
+from neyman.step import Batch, Budget, Outcome, Request, StopReason
+from neyman.strategy import Strategy
+from neyman.trl._advantages import aggregation, estimator, grpo_advantages, rloo_advantages, total_reward
+from neyman.trl._checkpoint import Checkpoint
+from neyman.trl._features import register_features
+from neyman.trl._generation import Generation, Rollout
+from neyman.trl._logging import log_step
+from neyman.trl._prompts import Prompts
+from neyman.trl._success import Success
+
+Float = NDArray[np.float64]
+
+
+@final
+class Session:
+    """One trainer's run under a strategy.
+
+    Args:
+        trainer: the adapted TRL trainer, initialised.
+        strategy: the strategy.
+        success: how the verified outcome is read (see `neyman.trl.adaptive`).
+        max_rollouts: the most rollouts per generation batch for strategies that close with fixed train.
+        retries: re-draws of rollouts without a reward, as a share of the budget.
+        id_column: the dataset column with prompt ids.
+        features: prompt features for beliefs that use them.
+        modulation: settings of the token factor, or None.
+
+    Raises:
+        ArgumentError: settings that contradict each other or the trainer; the message has the way out.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        strategy: Strategy,
+        *,
+        success: Any,
+        max_rollouts: int | None,
+        retries: float,
+        id_column: str,
+        features: Any,
+        modulation: Any,
+    ) -> None:
+        self.trainer = trainer
+        self.is_rloo = not hasattr(trainer, "loss_type")
+        rows = int(trainer.args.generation_batch_size)
+        fixed_train = strategy.close == "fixed_train"
+        if max_rollouts is not None and not fixed_train:
+            raise ArgumentError(
+                f"max_rollouts={max_rollouts} is for strategies that close with fixed_train; {strategy.name!r} closes "
+                f"with {strategy.close} and generates exactly the {rows} rollouts of TRL's generation batch: leave "
+                "max_rollouts out, or change num_generations or the batch size"
+            )
+        if modulation is not None and self.is_rloo:
+            raise ArgumentError(
+                "the token factor multiplies each token's advantage, and RLOOTrainer's loss has one ratio per "
+                "sequence: use GRPOTrainer, or modulation=None"
+            )
+        self.prompts = Prompts(trainer.train_dataset, id_column)
+        self.generation = Generation(trainer, self.prompts, Success(success, trainer))
+        self.modulation = modulation
+        unequal = strategy.prompt_weight != "by_rollouts" and strategy.name != "uniform"
+        world = int(trainer.accelerator.num_processes)
+        self.controller = Controller(
+            strategy.with_options(estimator=estimator(trainer, is_rloo=self.is_rloo)),
+            Budget(rollouts=(max_rollouts or 4 * rows) if fixed_train else rows),
+            train_rows=rows,
+            divisor=world,
+            pool=self.prompts.ids,
+            retries=0.0 if self._is_direct() else retries,
+            seed=int(trainer.args.seed),
+            aggregation=aggregation(trainer, is_rloo=self.is_rloo, unequal=unequal),
+        )
+        if self._is_direct() and (strategy.verdict is not None or strategy.allocate.probe):
+            raise ArgumentError(
+                f"strategy {strategy.name!r} draws in several rounds, which tools, environments and images do not "
+                "allow here: TRL sets them up once per batch. Use a strategy of one round, such as 'vip', 'dynamo' or "
+                "'uniform'"
+            )
+        register_features(self.controller.strategy.belief, self.prompts, features)
+        self.checkpoint = Checkpoint(self)
+        self.batch: Batch | None = None
+        self.matrix: Any = None
+        self.scored: tuple[Any, ...] | None = None
+        self._rollouts: list[Rollout] | None = None
+        self._direct: list[Request] = []
+        self._logps: list[torch.Tensor] | None = None
+
+    def _is_direct(self) -> bool:
+        """Whether TRL must generate the whole batch in its own single call."""
+        trainer = self.trainer
+        environments = getattr(trainer, "environment_factories", None) or getattr(
+            trainer, "environments", None
+        )
+        columns = getattr(trainer.train_dataset, "column_names", None) or ()
+        return bool(getattr(trainer, "tools", None) or environments or {"image", "images"} & set(columns))
+
+    @property
+    def needs_direct_path(self) -> bool:
+        """Whether TRL must generate the whole batch in its own single call."""
+        return self._is_direct()
+
+    def _begin(self, inputs: list[dict[str, Any]]) -> None:
+        keys = gather_object([self.prompts.key(row) for row in inputs])
+        if self.prompts.ids is None:
+            self.prompts.bring(gather_object(list(inputs)))
+        self.controller.begin(list(dict.fromkeys(keys)), policy_version=int(self.trainer.state.global_step))
+
+    @cached_property
+    def prompts_digest(self) -> str:
+        """A hash of ids and texts of all training prompts, to refuse a checkpoint of another dataset."""
+        if self.prompts.ids is None:
+            return "stream"
+        return fingerprint([*map(str, self.prompts.ids), *self.prompts.texts()])
+
+    def modulation_state(self) -> dict[str, Any]:
+        """Return what the token factor carries from batch to batch, JSON-safe."""
+        return {}
+
+    def load_modulation_state(self, state: dict[str, Any]) -> None:
+        """Restore what the token factor carries from batch to batch."""
+
+    def draw(self, inputs: list[dict[str, Any]]) -> tuple[list[Rollout], list[dict[str, Any]]]:
+        """Draw a step's rollouts round by round.
+
+        Returns:
+            The rollouts of the batch (all ranks' rows) and this rank's dataset rows.
+        """
+        self._begin(inputs)
+        width = int(self.trainer.args.generation_batch_size)
+        with self._awake():
+            while not self.controller.is_done:
+                requests = self.controller.ask(capacity=width)
+                if not requests:
+                    break
+                outcomes, filler, filler_tokens = self.generation.run(requests)
+                self.controller.tell(outcomes)
+                if filler:
+                    self.controller.record_padding(filler, filler_tokens)
+        self.batch = self.controller.finish()
+        if len(self.batch) == 0:
+            raise RunFailedError(
+                "no rollout of this step could be used: "
+                + (self.controller.first_error or self.batch.stop_reason.value)
+            )
+        if self.batch.stop_reason is StopReason.FAILED:
+            self.warn_failed()
+        self._rollouts = [self.generation.store[i] for i in self.batch.rollout_ids.tolist()]
+        self.generation.keep(self.controller.held_rollouts)
+        return self._rollouts, [self.prompts.row(i) for i in self._local(list(self.batch.prompt_ids))]
+
+    def warn_failed(self) -> None:
+        """Say that a step taught nothing because no reward was valid."""
+        logging.getLogger("neyman").warning(
+            "step %d: no rollout has a valid reward (%s); the batch trains nothing",
+            self.controller.step,
+            self.controller.first_error or "reward functions returned None",
+        )
+
+    def _local(self, rows: list[Any]) -> list[Any]:
+        accelerator = self.trainer.accelerator
+        share = len(rows) // int(accelerator.num_processes)
+        return rows[accelerator.process_index * share : (accelerator.process_index + 1) * share]
+
+    def plan_direct(self, inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Plan a step of one round and return this rank's rows for TRL to generate."""
+        self._begin(inputs)
+        self._direct = self.controller.ask()
+        ids = [request.prompt_id for request in self._direct for _ in request.rollout_ids]
+        if len(ids) != int(self.trainer.args.generation_batch_size):
+            raise ContractError(
+                f"the plan has {len(ids)} rows, TRL's generation batch {len(inputs)} per process"
+            )
+        return [self.prompts.row(prompt_id) for prompt_id in self._local(ids)]
+
+    def tell_direct(self, rows: list[dict[str, Any]]) -> None:
+        """Report what TRL generated and scored in its single call, and close the step."""
+        assert self.scored is not None
+        _, prompts, completions, completion_ids = self.scored[:4]
+        judge, local = self.generation.success, self._local(self.matrix.tolist())
+        verdicts = judge(rows, prompts, completions, completion_ids, local)
+        told = gather_object(
+            [(len(ids), verdict) for ids, verdict in zip(completion_ids, verdicts, strict=True)]
+        )
+        wanted = [(i, request.prompt_id) for request in self._direct for i in request.rollout_ids]
+        rewards = total_reward(self.trainer, self.matrix.double().cpu().numpy())
+        self.controller.tell(
+            Outcome(
+                rollout_id=rollout_id,
+                prompt_id=prompt_id,
+                reward=None if np.isnan(reward) or judge.is_undecided(verdict) else float(reward),
+                success=verdict,
+                n_tokens=n_tokens,
+            )
+            for (rollout_id, prompt_id), reward, (n_tokens, verdict) in zip(
+                wanted, rewards, told, strict=True
+            )
+        )
+        self.batch = self.controller.finish()
+        self._rollouts = None
+        if self.batch.rollout_ids.tolist() != [rollout_id for rollout_id, _ in wanted]:
+            raise ContractError("the batch's rows are not the generated rows: rows are out of line")
+
+    def finish_output(self, output: dict[str, Any]) -> None:
+        """Replace TRL's equal-group advantages by those of the ragged groups, and log the step."""
+        batch = self.batch
+        assert batch is not None
+        if self._rollouts is None:
+            matrix: Float = self.matrix.double().cpu().numpy()
+        else:
+            matrix = np.array([rollout.rewards for rollout in self._rollouts], dtype=np.float64)
+        matrix = np.where(np.isnan(batch.rewards)[:, None], np.nan, matrix)
+        if not self.is_stock(batch):
+            advantages = self.advantages(matrix, output) * batch.weights
+            local = output["advantages"]
+            share = len(local)
+            rank = self.trainer.accelerator.process_index
+            mine = advantages[rank * share : (rank + 1) * share]
+            output["advantages"] = torch.as_tensor(mine, dtype=local.dtype, device=local.device)
+            logged = self.trainer._logs["advantages"]  # noqa: SLF001 (TRL's completions table)
+            for place, value in enumerate(advantages.tolist(), start=-len(advantages)):
+                logged[place] = value
+        log_step(self, batch)
+
+    def advantages(self, matrix: Float, output: dict[str, Any]) -> Float:
+        """Return the advantages [all ranks' rows] that the trainer's own settings give over ragged groups."""
+        assert self.batch is not None
+        if not self.is_rloo:
+            return grpo_advantages(self.trainer, matrix, self.batch.groups)
+        rewards = total_reward(self.trainer, matrix) - self.trainer.beta * self._kl(output)
+        return rloo_advantages(self.trainer, rewards, self.batch.groups)
+
+    def _kl(self, output: dict[str, Any]) -> Float | float:
+        """Return each row's summed log-ratio to the reference policy, which RLOO folds into the reward."""
+        if self.trainer.beta == 0.0 or self._logps is None:
+            return 0.0
+        old, reference = self._logps[:2]
+        local = ((old - reference) * output["completion_mask"]).sum(-1)
+        gathered: Float = self.trainer.accelerator.gather(local).double().cpu().numpy()
+        return gathered
+
+    def is_stock(self, batch: Batch) -> bool:
+        """Whether TRL's own equal-group view of the batch is right to the bit, so that nothing is replaced."""
+        size = int(self.trainer.num_generations)
+        equal = np.repeat(np.arange(len(batch) // size), size)
+        ages = bool((batch.age == 0).all())
+        return bool(np.array_equal(batch.groups, equal) and (batch.weights == 1.0).all() and ages)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Record the log-probabilities that TRL computes while it builds a batch."""
+        self._logps = []
+        yield
+
+    def heard(self, logps: torch.Tensor) -> None:
+        """Take note of log-probabilities that TRL computed; only while listening."""
+        if self._logps is not None and len(self._logps) < 2 and not logps.requires_grad:
+            self._logps.append(logps)
+
+    @contextmanager
+    def one_generation_per_row(self) -> Iterator[None]:
+        """Make engines that repeat prompts themselves treat every row as its own prompt."""
+        trainer = self.trainer
+        stock = trainer.num_generations
+        trainer.num_generations = 1
+        try:
+            yield
+        finally:
+            trainer.num_generations = stock
+
+    @contextmanager
+    def _awake(self) -> Iterator[None]:
+        """Keep a colocated vLLM engine awake between rounds: each sleep would cost a push of all weights."""
+        engine = getattr(self.trainer, "vllm_generation", None)
+        if engine is None or not getattr(engine, "enable_sleep_mode", False) or engine.mode != "colocate":
+            yield
+            return
+        engine.llm.wake_up()
+        engine.enable_sleep_mode = False
+        try:
+            yield
+        finally:
+            engine.enable_sleep_mode = True
+            engine.llm.sleep(level=2)
+            if hasattr(engine, "_llm_weights_sleeping"):
+                engine._llm_weights_sleeping = True  # noqa: SLF001

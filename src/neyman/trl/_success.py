@@ -1,0 +1,73 @@
+"""The verified outcome of a completion, apart from the reward that trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from neyman._checks import real
+from neyman.errors import ArgumentError, ContractError
+
+
+@final
+class Success:
+    """How success is read.
+
+    Args:
+        rule: None (the only reward function is binary), ``(reward function's name, threshold)``, or a callable
+            ``f(prompts, completions, completion_ids, **columns) -> list[bool | None]``, None where it cannot tell.
+        trainer: the trainer, for the names of its reward functions.
+
+    Raises:
+        ArgumentError: no rule for several reward functions, an unknown name, or something else.
+    """
+
+    def __init__(self, rule: Any, trainer: Any) -> None:
+        names = list(trainer.reward_func_names)
+        self._function: Callable[..., Any] | None = None
+        self._column: int | None = None
+        self._threshold = 0.0
+        if rule is None:
+            if len(names) > 1:
+                raise ArgumentError(
+                    f"{len(names)} reward functions ({', '.join(names)}) train, and which outcome counts as success is "
+                    f"not named: pass success=({names[0]!r}, 0.5), one of them with a threshold, or success=f, a "
+                    "callable like a reward function that returns one bool per completion"
+                )
+        elif callable(rule):
+            self._function = rule
+        elif isinstance(rule, tuple) and len(rule) == 2 and rule[0] in names:
+            self._column, self._threshold = names.index(rule[0]), real("success threshold", rule[1])
+        else:
+            raise ArgumentError(
+                f"success must be None, a callable, or (name, threshold) with a name of {names}, got {rule!r}"
+            )
+
+    def is_undecided(self, verdict: bool | None) -> bool:
+        """Whether a rule was named and could not tell, which makes the result a missing one."""
+        return verdict is None and (self._function is not None or self._column is not None)
+
+    def __call__(
+        self,
+        rows: Sequence[dict[str, Any]],
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Any],
+        rewards: Sequence[Sequence[float]],
+    ) -> list[bool | None]:
+        """Judge completions; None leaves the outcome to a binary reward."""
+        if self._column is not None:
+            values = [row[self._column] for row in rewards]
+            return [None if value != value else value >= self._threshold for value in values]  # noqa: PLR0124 (NaN)
+        if self._function is None:
+            return [None] * len(prompts)
+        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+        judged = list(
+            self._function(prompts=prompts, completions=completions, completion_ids=completion_ids, **columns)
+        )
+        if len(judged) != len(prompts):
+            raise ContractError(
+                f"success returned {len(judged)} verdicts for {len(prompts)} completions; it must return one bool (or "
+                "None when it cannot tell) per completion"
+            )
+        return [None if verdict is None else bool(verdict) for verdict in judged]
