@@ -86,8 +86,8 @@ def row_mask(name: str, value: ArrayLike, rows: int) -> NDArray[np.bool_]:
 
 def group_sum(values: ArrayLike, codes: IntP, n_groups: int) -> FloatP:
     """Sum of each group's values."""
-    sums: FloatP = np.bincount(codes, weights=np.asarray(values, dtype=np.float64), minlength=n_groups)
-    return sums
+    weights = np.asarray(values, dtype=np.float64)
+    return np.asarray(np.bincount(codes, weights=weights, minlength=n_groups), dtype=np.float64)
 
 
 def group_spread(

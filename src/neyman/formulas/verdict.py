@@ -23,6 +23,8 @@ Abandon = int | tuple[int, int]
 
 # Up to this many factors a product of ratios is summed factor by factor; beyond it log-gamma expansions are exact.
 _DIRECT_FACTORS: Final = 64
+# Arrays up to this size have all their factors laid out at once.
+_AT_ONCE: Final = 4096
 # From here on the asymptotic series of log-gamma, to x^-7, is exact in float64.
 _ASYMPTOTIC_FROM: Final = 64.0
 # Verdicts closer to the threshold than this are taken again in exact fractions, up to this group size.
@@ -74,11 +76,15 @@ def effective_probability(
             "successes, trials and group_size must satisfy 0 <= successes <= trials <= group_size, got "
             f"{s[bad][0]}, {n[bad][0]} and {k[bad][0]}"
         )
+    uniform = (a == 1.0) & (b == 1.0)
+    quotient = (k - np.maximum(n, 1)) / (k + 1.0)
+    if uniform.all():
+        return np.where((s > 0) & (s < n), 1.0, quotient)[()]
     # log of P(the rest fails too), and of P(the rest succeeds too)
     fails, wins = _log_ratio(a, b, n, k), _log_ratio(b, a, n, k)
     chance = -np.expm1(np.where(s == 0, fails, wins))
     chance = np.where(n == 0, chance - np.exp(wins), chance)
-    chance = np.where((a == 1.0) & (b == 1.0), (k - np.maximum(n, 1)) / (k + 1.0), chance)
+    chance = np.where(uniform, quotient, chance)
     return np.where((s > 0) & (s < n), 1.0, np.maximum(chance, 0.0))[()]
 
 
@@ -96,9 +102,15 @@ def _prior(prior: Prior) -> tuple[FloatP, FloatP]:
 def _log_ratio(a: FloatP, b: FloatP, n: NDArray[np.int64], k: NDArray[np.int64]) -> FloatP:
     """Log prod_{j=n}^{k-1} (b+j)/(a+b+j), accurate relatively however large k is and however small k - n."""
     factors = k - n
-    total = np.zeros(factors.shape)
-    for i in range(min(int(factors.max(initial=0)), _DIRECT_FACTORS)):
-        total = total + np.where(i < factors, np.log1p(-a / (a + b + n + i)), 0.0)
+    direct = min(int(factors.max(initial=0)), _DIRECT_FACTORS)
+    total: FloatP = np.zeros(factors.shape)
+    if factors.size <= _AT_ONCE:
+        i = np.arange(direct)
+        terms = np.log1p(-a[..., None] / ((a + b + n)[..., None] + i))
+        total = np.where(i < factors[..., None], terms, 0.0).sum(axis=-1)
+    else:  # factor by factor: memory stays that of the result
+        for step in range(direct):
+            total = total + np.where(step < factors, np.log1p(-a / (a + b + n + step)), 0.0)
     far = factors > _DIRECT_FACTORS
     if far.any():
         total = np.where(far, _log_rise(b + n, a) - _log_rise(b + k, a), total)
