@@ -18,7 +18,7 @@ class AdaptiveMixin:
     Overrides four methods of TRL, each with one purpose: ``_generate_and_score_completions`` draws the
     rollouts that the strategy asks for and lets TRL build its batch from them, ``_generate_single_turn`` and
     ``_calculate_rewards`` serve what was drawn, ``_get_per_token_logps_and_entropies`` is listened to (RLOO's
-    KL, the token factor). Two more keep state in the checkpoint.
+    KL, the token factor). ``_compute_loss`` gives tokens their factor, and two more keep state in the checkpoint.
     """
 
     _neyman: Session
@@ -114,8 +114,18 @@ class AdaptiveMixin:
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._get_per_token_logps_and_entropies(*args, **kwargs)  # type: ignore[misc]
-        self._neyman.heard(result[0])
-        return result
+        session = self._neyman
+        session.heard(result[0])
+        if session.token_factor is None:
+            return result
+        return (session.token_factor.apply(result[0], result[1]), *result[1:])
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        factor = self._neyman.token_factor
+        if factor is None or not self.model.training:  # type: ignore[attr-defined]
+            return super()._compute_loss(model, inputs)  # type: ignore[misc]
+        with factor.applied(model, inputs) as modulated:
+            return super()._compute_loss(model, modulated)  # type: ignore[misc]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)  # type: ignore[misc]

@@ -25,6 +25,7 @@ from neyman.trl._generation import Generation, Rollout
 from neyman.trl._logging import log_step
 from neyman.trl._prompts import Prompts
 from neyman.trl._success import Success
+from neyman.trl._token_factor import TokenFactor
 
 Float = NDArray[np.float64]
 
@@ -69,14 +70,9 @@ class Session:
                 f"with {strategy.close} and generates exactly the {rows} rollouts of TRL's generation batch: leave "
                 "max_rollouts out, or change num_generations or the batch size"
             )
-        if modulation is not None and self.is_rloo:
-            raise ArgumentError(
-                "the token factor multiplies each token's advantage, and RLOOTrainer's loss has one ratio per "
-                "sequence: use GRPOTrainer, or modulation=None"
-            )
         self.prompts = Prompts(trainer.train_dataset, id_column)
         self.generation = Generation(trainer, self.prompts, Success(success, trainer))
-        self.modulation = modulation
+        self.token_factor = None if modulation is None else TokenFactor(self, modulation)
         unequal = strategy.prompt_weight != "by_rollouts" and strategy.name != "uniform"
         world = int(trainer.accelerator.num_processes)
         self.controller = Controller(
@@ -133,10 +129,12 @@ class Session:
 
     def modulation_state(self) -> dict[str, Any]:
         """Return what the token factor carries from batch to batch, JSON-safe."""
-        return {}
+        return {} if self.token_factor is None else self.token_factor.state_dict()
 
     def load_modulation_state(self, state: dict[str, Any]) -> None:
         """Restore what the token factor carries from batch to batch."""
+        if self.token_factor is not None:
+            self.token_factor.load_state_dict(state)
 
     def draw(self, inputs: list[dict[str, Any]]) -> tuple[list[Rollout], list[dict[str, Any]]]:
         """Draw a step's rollouts round by round.
