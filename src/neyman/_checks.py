@@ -134,6 +134,36 @@ def counts_pair(successes: ArrayLike, trials: ArrayLike, *, length: int | None =
     return s, n
 
 
+def sizes_per_prompt(name: str, value: ArrayLike, length: int) -> IntP:
+    """Return group sizes >= 1, one per prompt, from one number or one per prompt."""
+    sizes = int_array(name, value, low=1)
+    if sizes.ndim > 1 or (sizes.ndim == 1 and len(sizes) != length):
+        raise ArgumentError(
+            f"{name} must be one number or one per prompt ({length}), got shape {sizes.shape}"
+        )
+    return np.broadcast_to(sizes, (length,))
+
+
+def feature_matrix(
+    name: str, value: ArrayLike, *, rows: int, columns: int | None = None
+) -> NDArray[np.float32]:
+    """Return finite features as a C-ordered float32 matrix of this many rows (and columns), or raise."""
+    try:
+        matrix = np.ascontiguousarray(value, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name} must be a numeric matrix, one row per id: {error}") from error
+    if matrix.ndim != 2 or matrix.shape[0] != rows or matrix.shape[1] < 1:
+        raise ArgumentError(f"{name} must have shape ({rows}, F) with F >= 1, got {matrix.shape}")
+    if columns is not None and matrix.shape[1] != columns:
+        raise ArgumentError(f"{name} must have {columns} columns as those before, got {matrix.shape[1]}")
+    if not np.isfinite(matrix).all():
+        row = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0])
+        raise ArgumentError(
+            f"{name} must be finite, row {row} is not; embed that prompt again or leave it out"
+        )
+    return matrix
+
+
 def choice(name: str, value: Any, legal: Sequence[str]) -> str:
     """Return ``value`` when it is one of the legal names, or raise listing them."""
     if value not in legal:

@@ -5,5 +5,6 @@ from neyman.beliefs._beta import match_beta as match_beta
 from neyman.beliefs._counts import Counts as Counts
 from neyman.beliefs._protocol import Belief as Belief
 from neyman.beliefs._protocol import PromptId as PromptId
+from neyman.beliefs._residual import BinomialResidual as BinomialResidual
 
-__all__ = ["Belief", "Counts", "PromptId", "beta_parameters", "match_beta"]
+__all__ = ["Belief", "BinomialResidual", "Counts", "PromptId", "beta_parameters", "match_beta"]

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, int_array, nonnegative_array, rate_array, same_length
+from neyman._checks import FloatP, nonnegative_array, rate_array, same_length, sizes_per_prompt
 from neyman.beliefs._protocol import Belief, PromptId
-from neyman.errors import ArgumentError
 
 # Strength (a + b) is kept inside these bounds: outside, a Beta is a coin or a point to double precision.
 _STRENGTH_LOW, _STRENGTH_HIGH = 1e-6, 1e12
@@ -87,12 +86,7 @@ def beta_mixed_probability(a: FloatP, b: FloatP, group_size: ArrayLike) -> Float
         >>> beta_mixed_probability(np.array([1.0]), np.array([1.0]), 8).round(6).tolist()
         [0.777778]
     """
-    sizes = int_array("group_size", group_size, low=1)
-    if sizes.ndim > 1 or (sizes.ndim == 1 and len(sizes) != len(a)):
-        raise ArgumentError(
-            f"group_size must be one number or one per prompt ({len(a)}), got shape {sizes.shape}"
-        )
-    sizes = np.broadcast_to(sizes, a.shape)
+    sizes = sizes_per_prompt("group_size", group_size, len(a))
     all_fail = np.ones_like(a)
     all_success = np.ones_like(a)
     for j in range(int(sizes.max(initial=0))):

@@ -1,0 +1,157 @@
+"""Feature rows by prompt id, and a low-rank radial basis map over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neyman._checks import FloatP, IntP, feature_matrix
+from neyman.beliefs._protocol import PromptId
+from neyman.errors import ArgumentError
+
+_EIGEN_FLOOR = 1e-8  # directions of the landmark kernel below this share of the largest are noise
+_BLOCK = 16_384  # rows handled at once, so that no temporary grows with the pool
+
+
+class FeatureStore:
+    """The host's feature rows, held as float32, found by prompt id.
+
+    The rows are not part of a saved state (a million embeddings are gigabytes that the host has anyway); a
+    64-bit fingerprint of each is, so that a state is never continued with other features.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[PromptId, int] = {}
+        self._matrix: NDArray[np.float32] = np.zeros((0, 0), np.float32)
+        self._prints: IntP = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def matrix(self) -> NDArray[np.float32]:
+        """All rows in order of registration."""
+        return self._matrix[: len(self._rows)]
+
+    def find(self, ids: Sequence[PromptId]) -> IntP:
+        """Return the row of each id, -1 where it has no features."""
+        get = self._rows.get
+        return np.fromiter((get(item, -1) for item in ids), dtype=np.int64, count=len(ids))
+
+    def check(
+        self, ids: Sequence[PromptId], features: ArrayLike
+    ) -> tuple[list[PromptId], NDArray[np.float32], IntP]:
+        """Return the ids that have no features yet with their rows and fingerprints.
+
+        Raises:
+            ArgumentError: a bad matrix, or other features for an id that has some.
+        """
+        columns = self._matrix.shape[1] if self._rows else None
+        matrix = feature_matrix("features", features, rows=len(ids), columns=columns)
+        prints = fingerprints(matrix)
+        fresh: dict[PromptId, int] = {}
+        for index, item in enumerate(ids):
+            row = self._rows.get(item)
+            known = prints[fresh.setdefault(item, index)] if row is None else self._prints[row]
+            if known != prints[index]:
+                raise ArgumentError(
+                    f"features of prompt {item!r:.80} differ from those registered before; "
+                    "a prompt keeps its features, use a new belief or a new id for others"
+                )
+        picked = list(fresh.values())
+        return list(fresh), matrix[picked], prints[picked]
+
+    def add(self, ids: Sequence[PromptId], matrix: NDArray[np.float32], prints: IntP) -> None:
+        """Append checked rows of new ids."""
+        start, stop = len(self._rows), len(self._rows) + len(ids)
+        if stop > len(self._prints):
+            size = stop if start == 0 else max(stop, 2 * len(self._prints))
+            grown = np.zeros((size, matrix.shape[1]), np.float32)
+            if start:
+                grown[:start] = self._matrix[:start]
+            self._matrix = grown
+            self._prints = np.concatenate([self._prints[:start], np.zeros(size - start, np.int64)])
+        self._matrix[start:stop] = matrix
+        self._prints[start:stop] = prints
+        for offset, item in enumerate(ids):
+            self._rows[item] = start + offset
+
+    def fingerprints(self, ids: Sequence[PromptId]) -> IntP:
+        """Return each id's fingerprint, 0 where it has no features."""
+        rows = self.find(ids)
+        if not len(self._prints):
+            return np.zeros(len(rows), np.int64)
+        return np.where(rows >= 0, self._prints[np.maximum(rows, 0)], 0)
+
+
+def fingerprints(matrix: NDArray[np.float32]) -> IntP:
+    """Return a 64-bit hash of each row's bits, never 0, the same on every machine."""
+    # Odd multipliers by SplitMix64's finaliser, so that no library's random stream is part of a saved state.
+    mix = np.arange(1, matrix.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mix = (mix ^ (mix >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mix = (mix ^ (mix >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    multipliers = (mix ^ (mix >> np.uint64(31))) | np.uint64(1)
+    out = np.empty(len(matrix), np.uint64)
+    for start in range(0, len(matrix), _BLOCK):
+        bits = matrix[start : start + _BLOCK].view(np.uint32).astype(np.uint64) + np.uint64(1)
+        out[start : start + _BLOCK] = (bits * multipliers).sum(axis=1, dtype=np.uint64)
+    return np.maximum(out, np.uint64(1)).view(np.int64)
+
+
+def squared_distances(x: NDArray[Any], y: NDArray[Any]) -> FloatP:
+    """Return all squared Euclidean distances, shape (len(x), len(y))."""
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    cross = x @ y.T
+    total = (x * x).sum(axis=1)[:, None] + (y * y).sum(axis=1)[None, :] - 2.0 * cross
+    return np.asarray(np.maximum(total, 0.0), dtype=np.float64)
+
+
+def median_distance(matrix: NDArray[Any], *, limit: int = 1000) -> float:
+    """Return the median distance over pairs of at most ``limit`` evenly spaced rows; 1 if all coincide."""
+    picked = np.unique(np.linspace(0, len(matrix) - 1, min(limit, len(matrix))).astype(np.int64))
+    rows = matrix[picked]
+    above = np.sqrt(squared_distances(rows, rows)[np.triu_indices(len(rows), 1)])
+    median = float(np.median(above)) if len(above) else 0.0
+    return median if median > 1e-9 else 1.0
+
+
+class NystromMap:
+    """Features z with ``z(x) z(y)' ~ exp(-|x - y|^2 / (2 h^2))``, from M landmarks.
+
+    Args:
+        landmarks: the landmark rows, shape (M, F).
+        projection: shape (M, D), D <= M.
+        bandwidth: h.
+
+    Cost: O(M F) per row.
+
+    Source: Williams and Seeger (2001), "Using the Nystrom method to speed up kernel machines".
+    """
+
+    def __init__(self, landmarks: FloatP, projection: FloatP, bandwidth: float) -> None:
+        self.landmarks = landmarks
+        self.projection = projection
+        self.bandwidth = bandwidth
+
+    @classmethod
+    def fit(cls, matrix: NDArray[np.float32], *, landmarks: int, bandwidth: float) -> NystromMap:
+        """Choose landmarks among the rows by a fixed shuffle, and whiten their kernel."""
+        order = np.random.Generator(np.random.PCG64(0)).permutation(len(matrix))[:landmarks]
+        points = matrix[np.sort(order)].astype(np.float64)
+        kernel = np.exp(squared_distances(points, points) / (-2.0 * bandwidth**2))
+        values, vectors = np.linalg.eigh(kernel)
+        good = values > _EIGEN_FLOOR * values[-1]
+        return cls(points, np.ascontiguousarray(vectors[:, good] / np.sqrt(values[good])), bandwidth)
+
+    @property
+    def width(self) -> int:
+        """The number of features, D."""
+        return int(self.projection.shape[1])
+
+    def __call__(self, matrix: NDArray[np.float32]) -> FloatP:
+        """Return the features of raw rows, shape (rows, D)."""
+        kernel = np.exp(squared_distances(matrix, self.landmarks) / (-2.0 * self.bandwidth**2))
+        return np.asarray(kernel @ self.projection, dtype=np.float64)

@@ -1,0 +1,185 @@
+"""What features say about a prompt: a linear model of logits whose prior is chosen by its own evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import cho_solve, cholesky
+
+from neyman._checks import FloatP
+from neyman.beliefs._features import FeatureStore, NystromMap, median_distance
+from neyman.beliefs._protocol import PromptId
+from neyman.beliefs._state import check_number, pack_array, unpack_array
+from neyman.errors import StateError
+
+
+class FeatureRegression:
+    """``y_q ~ N(z_q' w, 1 / c_q)``, ``w ~ N(0, diag(level^2, s^2, ..., s^2))``, z_q = (1, radial basis).
+
+    Each prompt contributes one pseudo-observation, that of its last visit; a new visit replaces it, and old ones
+    lose ``1 - memory`` of their weight per step. The scale s is the one of a short list with the highest
+    marginal likelihood of all present pseudo-observations, so useless features are switched off by the data.
+
+    Args:
+        landmarks: at most this many basis functions; 0 ignores features.
+        length_scale: the kernel's bandwidth in units of the median distance between prompts.
+        scales: candidates for s; the first wins ties.
+        level: the prior standard deviation of the common logit.
+        memory: what an old pseudo-observation keeps per step, in (0, 1].
+
+    Cost: O(B D^2) an update and O(D^3) a step for D features, O(D^2) memory, whatever the number of prompts.
+    """
+
+    def __init__(
+        self, *, landmarks: int, length_scale: float, scales: Sequence[float], level: float, memory: float
+    ) -> None:
+        self._landmarks = landmarks
+        self._length_scale = length_scale
+        self._scales = tuple(scales)
+        self._level = level
+        self._memory = memory
+        self.store = FeatureStore()
+        self._map: NystromMap | None = None
+        self._information = np.zeros((1, 1))
+        self._moment = np.zeros(1)
+        self._fitted: tuple[FloatP, FloatP, float] | None = None
+
+    def fresh(self, ids: Sequence[PromptId], features: ArrayLike) -> tuple[list[PromptId], Any, Any]:
+        """Return the ids that have no features yet, with checked rows and fingerprints."""
+        return self.store.check(ids, features)
+
+    def add(self, ids: list[PromptId], matrix: Any, prints: Any) -> None:
+        """Register rows; the first ones ever fix the landmarks and the bandwidth."""
+        self.store.add(ids, matrix, prints)
+        if self._map is None and self._landmarks and ids:
+            bandwidth = self._length_scale * median_distance(matrix)
+            self._resize(NystromMap.fit(matrix, landmarks=self._landmarks, bandwidth=bandwidth))
+
+    def _resize(self, basis: NystromMap) -> None:
+        size = 1 + basis.width
+        information, moment = np.zeros((size, size)), np.zeros(size)
+        information[:1, :1], moment[:1] = self._information[:1, :1], self._moment[:1]
+        self._map, self._information, self._moment, self._fitted = basis, information, moment, None
+
+    def design(self, ids: Sequence[PromptId]) -> FloatP:
+        """Return z, shape (P, 1 + D); only the level for prompts without features."""
+        z = np.zeros((len(ids), len(self._moment)))
+        z[:, 0] = 1.0
+        if self._map is not None:
+            rows = self.store.find(ids)
+            have = np.flatnonzero(rows >= 0)
+            if len(have):
+                z[have, 1:] = self._map(self.store.matrix[rows[have]])
+        return z
+
+    def add_evidence(self, z: FloatP, weight: FloatP, centre: FloatP) -> None:
+        """Add pseudo-observations ``centre`` of precision ``weight``; a negative weight takes them away."""
+        self._information += (z * weight[:, None]).T @ z
+        self._moment += z.T @ (weight * centre)
+        self._fitted = None
+
+    def decay(self, ages: Any) -> FloatP:
+        """Return what pseudo-observations of these ages still weigh, relative to when they came."""
+        return np.asarray(self._memory ** np.asarray(ages, dtype=np.float64))
+
+    def advance(self, steps: int) -> None:
+        """Let all pseudo-observations age."""
+        keep = self._memory**steps
+        self._information *= keep
+        self._moment *= keep
+        self._fitted = None
+
+    def predict(self, z: FloatP) -> tuple[FloatP, FloatP]:
+        """Return mean and variance of ``z' w``."""
+        mean, covariance, _ = self._fit()
+        return z @ mean, np.maximum(np.einsum("ij,ij->i", z @ covariance, z), 0.0)
+
+    @property
+    def scale(self) -> float:
+        """The scale s that the data prefer now."""
+        return self._fit()[2]
+
+    def _fit(self) -> tuple[FloatP, FloatP, float]:
+        if self._fitted is None:
+            information = 0.5 * (self._information + self._information.T)
+            best = -np.inf
+            for scale in self._scales if len(self._moment) > 1 else self._scales[:1]:
+                prior = np.full(len(self._moment), scale**-2.0)
+                prior[0] = self._level**-2.0
+                factor = cholesky(information + np.diag(prior), lower=True, check_finite=False)
+                mean = cho_solve((factor, True), self._moment, check_finite=False)
+                # log N(y; 0, Z S Z' + 1/c) up to what does not depend on S, by the determinant lemma.
+                evidence = 0.5 * (np.log(prior).sum() + self._moment @ mean) - np.log(np.diag(factor)).sum()
+                if evidence > best + 1e-9:
+                    best, chosen = evidence, (factor, mean, scale)
+            factor, mean, scale = chosen
+            inverse = cho_solve((factor, True), np.eye(len(mean)), check_finite=False)
+            self._fitted = mean, inverse, float(scale)
+        return self._fitted
+
+    def state(self) -> dict[str, Any]:
+        """Return landmarks and sums, JSON-safe."""
+        basis = self._map
+        return {
+            "basis": None
+            if basis is None
+            else {
+                "landmarks": pack_array(basis.landmarks),
+                "projection": pack_array(basis.projection),
+                "bandwidth": basis.bandwidth,
+            },
+            "information": pack_array(self._information),
+            "moment": pack_array(self._moment),
+        }
+
+    def parse(self, state: Any) -> tuple[NystromMap | None, FloatP, FloatP]:
+        """Check a saved state and return its parts, changing nothing."""
+        if not isinstance(state, Mapping) or set(state) != {"basis", "information", "moment"}:
+            raise StateError("state['regression'] must have the keys basis, information, moment")
+        basis = None if state["basis"] is None else unpack_basis(state["basis"])
+        if basis is not None and len(self.store) and basis.landmarks.shape[1] != self.store.matrix.shape[1]:
+            raise StateError(
+                f"the saved landmarks have {basis.landmarks.shape[1]} features, "
+                f"the registered prompts {self.store.matrix.shape[1]}"
+            )
+        size = 1 if basis is None else 1 + basis.width
+        information = unpack_array("information", state["information"], shape=[size, size])
+        moment = unpack_array("moment", state["moment"], shape=[size])
+        if not (np.isfinite(information).all() and np.isfinite(moment).all()):
+            raise StateError("state['regression'] holds values that are not finite")
+        return basis, information, moment
+
+    def load(self, basis: NystromMap | None, information: FloatP, moment: FloatP) -> None:
+        """Take over parsed parts."""
+        self._map, self._information, self._moment, self._fitted = basis, information, moment, None
+        if basis is None and self._landmarks and len(self.store):
+            matrix = self.store.matrix
+            bandwidth = self._length_scale * median_distance(matrix)
+            self._resize(NystromMap.fit(matrix, landmarks=self._landmarks, bandwidth=bandwidth))
+
+
+def unpack_basis(state: Any) -> NystromMap:
+    """Return a saved radial basis, or raise ``StateError``."""
+    if not isinstance(state, Mapping) or set(state) != {"landmarks", "projection", "bandwidth"}:
+        raise StateError("a saved basis must have the keys landmarks, projection, bandwidth")
+    landmarks = unpack_array("landmarks", state["landmarks"], shape=[None, None])
+    projection = unpack_array("projection", state["projection"], shape=[len(landmarks), None])
+    return NystromMap(landmarks, projection, check_number("bandwidth", state["bandwidth"], low=1e-12))
+
+
+def check_fingerprints(store: FeatureStore, ids: Sequence[PromptId], packed: Any) -> None:
+    """Refuse a state whose observed prompts had other features than those registered here.
+
+    Raises:
+        StateError: naming the first prompt that differs.
+    """
+    saved = unpack_array("features", packed, shape=[len(ids)])
+    bad = np.flatnonzero((saved != store.fingerprints(ids)) & (saved != 0))
+    if len(bad):
+        raise StateError(
+            f"{len(bad)} prompts of the saved belief had other features, first {ids[int(bad[0])]!r:.80}; "
+            "register the same prompts with the same features before loading"
+        )

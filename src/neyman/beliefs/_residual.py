@@ -1,0 +1,261 @@
+"""Features plus a drifting residual per prompt under a binomial likelihood: the default belief."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from neyman._checks import (
+    FloatP,
+    counts_pair,
+    integer,
+    prompt_ids,
+    real,
+    sizes_per_prompt,
+)
+from neyman.beliefs._beta import expected_spread
+from neyman.beliefs._logit_normal import mixed_moment, rate_moments, tilted_moments
+from neyman.beliefs._protocol import PromptId
+from neyman.beliefs._regression import FeatureRegression, check_fingerprints
+from neyman.beliefs._state import check_clock, check_number, check_state, pack_array
+from neyman.beliefs._table import PromptTable, merge_counts
+from neyman.errors import StateError
+
+_VERSION = 1
+_COLUMNS = ("centre", "precision", "seen")
+_KEYS = ("clock", "level", "level_clock", "ids", *_COLUMNS, "features", "regression")
+_SCALES = (1.0, 0.3, 2.0, 3.0)
+
+
+@final
+class BinomialResidual:
+    """A logistic model with shared features, a state per prompt, and drift.
+
+    ``logit p_q(t) = level(t) + z_q' w + r_q(t)``, ``r_q ~ N(0, residual_scale^2)`` and drifting,
+    ``s | n ~ Binomial(n, p)``. What was seen of a prompt is one Gaussian pseudo-observation of its logit, of
+    which the moments are matched to the exact binomial posterior at each visit. Given w, ``r_q`` is solved in
+    closed form, so a prompt with evidence rests on it and one without rests on the features.
+
+    Without features it is a per-prompt filter with a common level, and still works.
+
+    Args:
+        residual_scale: standard deviation of what features cannot tell, in logits.
+        residual_drift: standard deviation of the residual's random walk, logits per square root of a step.
+        level_drift: the same for the level that all prompts share: the policy as a whole gets better or worse.
+        level_scale: prior standard deviation of the level.
+        landmarks: basis functions, at most; 128 keeps the quality of 512 on real embeddings. 0 ignores features.
+        length_scale: the kernel's bandwidth in units of the median distance between prompts.
+        memory: what the features' view of an old visit keeps per step.
+
+    The defaults: ``level_scale`` is vague, ``residual_scale`` gives the U shape that real pools have, the drifts
+    are within 1 % of the best log-loss from no drift to 0.15 logits a step in simulation, and the weight of the
+    features is no setting at all: it maximises the marginal likelihood as data come in.
+
+    Guarantee: O(1) memory per prompt beside its features, and no work for prompts that are not asked about.
+    Voided by the Gaussian pseudo-observation, which is a moment match, and by features registered in portions:
+    the first ones fix the landmarks, so register the whole pool at once.
+
+    Cost: O(B M F + B M^2) a call, O(M^3) once per step: about 5 ms at 128 prompts and landmarks.
+
+    Source: our own. Kernel and link as in VIP (arXiv 2602.01601); moment matching after Opper and Winther (2000).
+
+    Example:
+        >>> belief = BinomialResidual()
+        >>> belief.register(["a", "b", "c"], [[0.0, 1.0], [0.1, 1.0], [5.0, 0.0]])
+        >>> belief.update(["a"], [8], [8])
+        >>> mean, variance = belief.predict(["a", "b", "c"])
+        >>> bool(mean[0] > mean[1] > mean[2] > 0.5), bool(variance[0] < variance[1])
+        (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        residual_scale: float = 2.2,
+        residual_drift: float = 0.06,
+        level_drift: float = 0.06,
+        level_scale: float = 2.5,
+        landmarks: int = 128,
+        length_scale: float = 0.7,
+        memory: float = 0.999,
+    ) -> None:
+        self._config = {
+            "residual_scale": real("residual_scale", residual_scale, low=0.0, open_low=True),
+            "residual_drift": real("residual_drift", residual_drift, low=0.0),
+            "level_drift": real("level_drift", level_drift, low=0.0),
+            "level_scale": real("level_scale", level_scale, low=0.0, open_low=True),
+            "landmarks": integer("landmarks", landmarks, low=0, high=4096),
+            "length_scale": real("length_scale", length_scale, low=0.0, open_low=True),
+            "memory": real("memory", memory, low=0.0, high=1.0, open_low=True),
+        }
+        self._spread = residual_scale**2
+        self._walk = residual_drift**2
+        self._level_walk = level_drift**2
+        self._clock = 0
+        self._level = 0.0
+        self._level_clock = 0
+        self._table = PromptTable({"centre": np.float64, "precision": np.float64, "seen": np.int64})
+        self._regression = FeatureRegression(
+            landmarks=int(self._config["landmarks"]),
+            length_scale=length_scale,
+            scales=_SCALES,
+            level=level_scale,
+            memory=memory,
+        )
+
+    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
+        """Give prompts their feature rows, shape (P, F); those without features get the level alone.
+
+        Raises:
+            ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
+        """
+        names = prompt_ids("ids", ids)
+        if features is None or not names:
+            return
+        fresh, matrix, prints = self._regression.fresh(names, features)
+        seen = [name for name in fresh if name in self._table]
+        weight, centre = self._contribution(seen)
+        before = self._regression.design(seen)
+        width = before.shape[1]
+        self._regression.add(fresh, matrix, prints)
+        after = self._regression.design(seen)
+        if seen:
+            old = np.zeros_like(after)
+            old[:, :width] = before
+            self._regression.add_evidence(old, -weight, centre)
+            self._regression.add_evidence(after, weight, centre)
+
+    def predict_logit(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
+        """Return the posterior mean and variance of each logit."""
+        names = prompt_ids("ids", ids)
+        return self._logit(names, self._regression.design(names))
+
+    def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
+        """Return the posterior mean and variance of each success rate."""
+        return rate_moments(*self.predict_logit(ids))
+
+    def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
+        """Return E[p(1-p)] per prompt."""
+        return expected_spread(*self.predict(ids))
+
+    def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
+        """Return the chance that a group of this size is mixed, by quadrature over the logit."""
+        mean, variance = self.predict_logit(ids)
+        return mixed_moment(mean, variance, sizes_per_prompt("group_size", group_size, len(mean)))
+
+    def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
+        """Return one posterior draw per id, independent of one another."""
+        mean, variance = self.predict_logit(ids)
+        return np.asarray(expit(mean + np.sqrt(variance) * rng.standard_normal(len(mean))), dtype=np.float64)
+
+    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
+        """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
+
+        Raises:
+            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
+        """
+        names = prompt_ids("ids", ids)
+        s, n = counts_pair(successes, trials, length=len(names))
+        names, s, n = merge_counts(names, s, n)
+        if not names:
+            return
+        z = self._regression.design(names)
+        mean, variance = self._logit(names, z)
+        first, second = tilted_moments(mean, variance, s, n)
+        site = np.maximum(1.0 / second - 1.0 / variance, 0.0)
+        moment = first / second - mean / variance
+        known = np.array([name in self._table for name in names])
+        self._move_level(first - mean, variance, site, known)
+        old_weight, old_centre = self._contribution(names)
+        rows = self._table.add(names)
+        precision, centre, seen = (self._table.column(name) for name in ("precision", "centre", "seen"))
+        kept = self._aged_precision(rows)
+        total = kept + site
+        good = total > 0.0
+        safe = np.where(good, total, 1.0)
+        centre[rows] = np.where(good, (kept * centre[rows] + moment - site * self._level) / safe, 0.0)
+        precision[rows] = total
+        seen[rows] = self._clock
+        self._regression.add_evidence(z, -old_weight, old_centre)
+        self._regression.add_evidence(z, *self._contribution(names))
+
+    def advance(self, steps: int = 1) -> None:
+        """Let ``steps`` training steps pass."""
+        count = integer("steps", steps, low=0)
+        if count:
+            self._clock += count
+            self._regression.advance(count)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state, JSON-safe; of features only fingerprints and the landmarks are in it."""
+        ids = self._table.ids
+        return {
+            "kind": "binomial_residual",
+            "version": _VERSION,
+            "config": dict(self._config),
+            "clock": self._clock,
+            "level": self._level,
+            "level_clock": self._level_clock,
+            "ids": ids,
+            **{name: pack_array(self._table.column(name)) for name in _COLUMNS},
+            "features": pack_array(self._regression.store.fingerprints(ids)),
+            "regression": self._regression.state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace the state by a saved one; register the prompts' features first.
+
+        Raises:
+            StateError: another kind, version, configuration or key set, damaged arrays, or other features.
+        """
+        check_state(state, kind="binomial_residual", version=_VERSION, config=self._config, keys=_KEYS)
+        clock, level_clock = check_clock(state["clock"]), check_clock(state["level_clock"])
+        if level_clock > clock:
+            raise StateError(f"state['level_clock'] is {level_clock}, after the clock {clock}")
+        level = check_number("level", state["level"])
+        parsed = self._regression.parse(state["regression"])
+        table = PromptTable({"centre": np.float64, "precision": np.float64, "seen": np.int64})
+        table.load(state["ids"], state)
+        if (table.column("precision") < 0.0).any() or (table.column("seen") > clock).any():
+            raise StateError("the saved binomial_residual has a negative precision or a visit in the future")
+        check_fingerprints(self._regression.store, table.ids, state["features"])
+        self._table, self._clock, self._level, self._level_clock = table, clock, level, level_clock
+        self._regression.load(*parsed)
+
+    def _logit(self, names: list[PromptId], z: FloatP) -> tuple[FloatP, FloatP]:
+        """Return mean and variance of the logits, given the design rows."""
+        mean, variance = self._regression.predict(z)
+        rows = self._table.find(names)
+        share = self._spread * self._aged_precision(rows)
+        rest = 1.0 / (1.0 + share)  # what the features still decide; 1 for a prompt never seen
+        own = self._table.gather("centre", rows)
+        level_variance = self._level_walk * (self._clock - self._level_clock)
+        logit = self._level + rest * mean + (1.0 - rest) * own
+        return logit, rest**2 * variance + self._spread * rest + level_variance
+
+    def _aged_precision(self, rows: Any) -> FloatP:
+        precision = self._table.gather("precision", rows)
+        age = self._clock - self._table.gather("seen", rows, missing=float(self._clock))
+        return np.asarray(precision / (1.0 + precision * self._walk * age), dtype=np.float64)
+
+    def _contribution(self, names: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
+        """Return weight and centre of what each prompt's last visit still tells the regression."""
+        rows = self._table.find(names)
+        precision = self._table.gather("precision", rows)
+        age = self._clock - self._table.gather("seen", rows, missing=float(self._clock))
+        weight = precision / (1.0 + self._spread * precision) * self._regression.decay(age)
+        return weight, self._table.gather("centre", rows)
+
+    def _move_level(self, surprise: FloatP, variance: FloatP, site: FloatP, known: Any) -> None:
+        """Shift the level by what all revisited prompts say together, a Kalman step in one number."""
+        walk = self._level_walk * (self._clock - self._level_clock)
+        if walk <= 0.0 or not known.any():
+            return
+        gain = site / (1.0 + variance * site)  # the precision of each prompt's innovation
+        score = (surprise / variance)[known].sum()
+        self._level += float(score / (1.0 / walk + gain[known].sum()))
+        self._level_clock = self._clock
