@@ -1,10 +1,28 @@
-"""Beliefs: what is thought about each prompt's success rate."""
+"""Beliefs: what is thought about each prompt's success rate.
+
+Saved states hold arrays as base64 of little-endian bytes with dtype and shape. Beliefs that use features
+multiply small matrices; where several processes share cores, set ``OMP_NUM_THREADS=1``: BLAS threads that wait
+for one another cost more than the work.
+"""
 
 from neyman.beliefs._beta import beta_parameters as beta_parameters
 from neyman.beliefs._beta import match_beta as match_beta
 from neyman.beliefs._counts import Counts as Counts
+from neyman.beliefs._default import default as default
+from neyman.beliefs._hybrid import CountsWithGP as CountsWithGP
 from neyman.beliefs._protocol import Belief as Belief
 from neyman.beliefs._protocol import PromptId as PromptId
+from neyman.beliefs._published_gp import PublishedGP as PublishedGP
 from neyman.beliefs._residual import BinomialResidual as BinomialResidual
 
-__all__ = ["Belief", "BinomialResidual", "Counts", "PromptId", "beta_parameters", "match_beta"]
+__all__ = [
+    "Belief",
+    "BinomialResidual",
+    "Counts",
+    "CountsWithGP",
+    "PromptId",
+    "PublishedGP",
+    "beta_parameters",
+    "default",
+    "match_beta",
+]

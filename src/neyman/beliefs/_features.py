@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from neyman._checks import FloatP, IntP, feature_matrix
 from neyman.beliefs._protocol import PromptId
-from neyman.errors import ArgumentError
+from neyman.beliefs._state import check_number, pack_array, unpack_array
+from neyman.errors import ArgumentError, StateError
 
 _EIGEN_FLOOR = 1e-8  # directions of the landmark kernel below this share of the largest are noise
 _BLOCK = 16_384  # rows handled at once, so that no temporary grows with the pool
@@ -155,3 +156,47 @@ class NystromMap:
         """Return the features of raw rows, shape (rows, D)."""
         kernel = np.exp(squared_distances(matrix, self.landmarks) / (-2.0 * self.bandwidth**2))
         return np.asarray(kernel @ self.projection, dtype=np.float64)
+
+    def state(self) -> dict[str, Any]:
+        """Return the map, JSON-safe."""
+        return {
+            "landmarks": pack_array(self.landmarks),
+            "projection": pack_array(self.projection),
+            "bandwidth": self.bandwidth,
+        }
+
+    @classmethod
+    def from_state(cls, state: Any) -> NystromMap:
+        """Return a saved map, or raise ``StateError``."""
+        if not isinstance(state, Mapping) or set(state) != {"landmarks", "projection", "bandwidth"}:
+            raise StateError("a saved basis must have the keys landmarks, projection, bandwidth")
+        landmarks = unpack_array("landmarks", state["landmarks"], shape=[None, None])
+        projection = unpack_array("projection", state["projection"], shape=[len(landmarks), None])
+        if not (np.isfinite(landmarks).all() and np.isfinite(projection).all()):
+            raise StateError("a saved basis holds values that are not finite")
+        return cls(landmarks, projection, check_number("bandwidth", state["bandwidth"], low=1e-12))
+
+
+def check_fingerprints(
+    store: FeatureStore, ids: Sequence[PromptId], packed: Any, basis: NystromMap | None
+) -> IntP:
+    """Return the saved fingerprints; refuse a state whose features are not those registered here.
+
+    Raises:
+        StateError: naming the first prompt that differs, or the two widths.
+    """
+    saved = unpack_array("features", packed, shape=[len(ids)])
+    if saved.dtype != np.int64:
+        raise StateError("state['features'] must hold 64-bit integers")
+    bad = np.flatnonzero((saved != store.fingerprints(ids)) & (saved != 0))
+    if len(bad):
+        raise StateError(
+            f"{len(bad)} prompts of the saved belief had other features, first {ids[int(bad[0])]!r:.80}; "
+            "register the same prompts with the same features before loading"
+        )
+    if basis is not None and len(store) and basis.landmarks.shape[1] != store.matrix.shape[1]:
+        raise StateError(
+            f"the saved landmarks have {basis.landmarks.shape[1]} features, "
+            f"the registered prompts {store.matrix.shape[1]}"
+        )
+    return saved

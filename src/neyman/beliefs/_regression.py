@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_solve, cholesky
 
-from neyman._checks import FloatP
+from neyman._checks import FloatP, IntP
 from neyman.beliefs._features import FeatureStore, NystromMap, median_distance
 from neyman.beliefs._protocol import PromptId
-from neyman.beliefs._state import check_number, pack_array, unpack_array
+from neyman.beliefs._state import pack_array, unpack_array
 from neyman.errors import StateError
+
+# Weight and centre of the pseudo-observation that each prompt has in the sums now; weight 0 if none.
+Contribution = Callable[[Sequence[PromptId]], tuple[FloatP, FloatP]]
+Parsed = tuple[NystromMap | None, FloatP, FloatP]
 
 
 class FeatureRegression:
@@ -47,14 +51,30 @@ class FeatureRegression:
         self._moment = np.zeros(1)
         self._fitted: tuple[FloatP, FloatP, float] | None = None
 
-    def fresh(self, ids: Sequence[PromptId], features: ArrayLike) -> tuple[list[PromptId], Any, Any]:
-        """Return the ids that have no features yet, with checked rows and fingerprints."""
-        return self.store.check(ids, features)
+    def register(self, ids: Sequence[PromptId], features: ArrayLike, contribution: Contribution) -> None:
+        """Register feature rows; the first ones ever fix the landmarks and the bandwidth.
 
-    def add(self, ids: list[PromptId], matrix: Any, prints: Any) -> None:
-        """Register rows; the first ones ever fix the landmarks and the bandwidth."""
-        self.store.add(ids, matrix, prints)
-        if self._map is None and self._landmarks and ids:
+        Prompts that were seen before they had features have their pseudo-observation moved to the new row.
+        """
+        fresh, matrix, prints = self.store.check(ids, features)
+        weights = contribution(fresh)[0].tolist()
+        seen = [item for item, weight in zip(fresh, weights, strict=True) if weight > 0.0]
+        self.store.add(fresh, matrix, prints)
+        self._choose_basis()
+        self._move(seen, *contribution(seen))
+
+    def _move(self, ids: list[PromptId], weight: FloatP, centre: FloatP) -> None:
+        """Move pseudo-observations that were made without features to the rows that the prompts have now."""
+        if ids:
+            now = self.design(ids)
+            level_only = np.zeros_like(now)
+            level_only[:, 0] = 1.0
+            self.add_evidence(level_only, -weight, centre)
+            self.add_evidence(now, weight, centre)
+
+    def _choose_basis(self) -> None:
+        if self._map is None and self._landmarks and len(self.store):
+            matrix = self.store.matrix
             bandwidth = self._length_scale * median_distance(matrix)
             self._resize(NystromMap.fit(matrix, landmarks=self._landmarks, bandwidth=bandwidth))
 
@@ -124,27 +144,16 @@ class FeatureRegression:
         """Return landmarks and sums, JSON-safe."""
         basis = self._map
         return {
-            "basis": None
-            if basis is None
-            else {
-                "landmarks": pack_array(basis.landmarks),
-                "projection": pack_array(basis.projection),
-                "bandwidth": basis.bandwidth,
-            },
+            "basis": None if basis is None else basis.state(),
             "information": pack_array(self._information),
             "moment": pack_array(self._moment),
         }
 
-    def parse(self, state: Any) -> tuple[NystromMap | None, FloatP, FloatP]:
+    def parse(self, state: Any) -> Parsed:
         """Check a saved state and return its parts, changing nothing."""
         if not isinstance(state, Mapping) or set(state) != {"basis", "information", "moment"}:
             raise StateError("state['regression'] must have the keys basis, information, moment")
-        basis = None if state["basis"] is None else unpack_basis(state["basis"])
-        if basis is not None and len(self.store) and basis.landmarks.shape[1] != self.store.matrix.shape[1]:
-            raise StateError(
-                f"the saved landmarks have {basis.landmarks.shape[1]} features, "
-                f"the registered prompts {self.store.matrix.shape[1]}"
-            )
+        basis = None if state["basis"] is None else NystromMap.from_state(state["basis"])
         size = 1 if basis is None else 1 + basis.width
         information = unpack_array("information", state["information"], shape=[size, size])
         moment = unpack_array("moment", state["moment"], shape=[size])
@@ -152,34 +161,13 @@ class FeatureRegression:
             raise StateError("state['regression'] holds values that are not finite")
         return basis, information, moment
 
-    def load(self, basis: NystromMap | None, information: FloatP, moment: FloatP) -> None:
-        """Take over parsed parts."""
-        self._map, self._information, self._moment, self._fitted = basis, information, moment, None
-        if basis is None and self._landmarks and len(self.store):
-            matrix = self.store.matrix
-            bandwidth = self._length_scale * median_distance(matrix)
-            self._resize(NystromMap.fit(matrix, landmarks=self._landmarks, bandwidth=bandwidth))
-
-
-def unpack_basis(state: Any) -> NystromMap:
-    """Return a saved radial basis, or raise ``StateError``."""
-    if not isinstance(state, Mapping) or set(state) != {"landmarks", "projection", "bandwidth"}:
-        raise StateError("a saved basis must have the keys landmarks, projection, bandwidth")
-    landmarks = unpack_array("landmarks", state["landmarks"], shape=[None, None])
-    projection = unpack_array("projection", state["projection"], shape=[len(landmarks), None])
-    return NystromMap(landmarks, projection, check_number("bandwidth", state["bandwidth"], low=1e-12))
-
-
-def check_fingerprints(store: FeatureStore, ids: Sequence[PromptId], packed: Any) -> None:
-    """Refuse a state whose observed prompts had other features than those registered here.
-
-    Raises:
-        StateError: naming the first prompt that differs.
-    """
-    saved = unpack_array("features", packed, shape=[len(ids)])
-    bad = np.flatnonzero((saved != store.fingerprints(ids)) & (saved != 0))
-    if len(bad):
-        raise StateError(
-            f"{len(bad)} prompts of the saved belief had other features, first {ids[int(bad[0])]!r:.80}; "
-            "register the same prompts with the same features before loading"
-        )
+    def load(
+        self, parsed: Parsed, ids: list[PromptId], saved_prints: IntP, contribution: Contribution
+    ) -> None:
+        """Take over parsed parts; prompts that got features only since are moved to them."""
+        self._map, self._information, self._moment = parsed
+        self._fitted = None
+        self._choose_basis()
+        moved = np.flatnonzero((saved_prints == 0) & (self.store.fingerprints(ids) != 0))
+        names = [ids[index] for index in moved.tolist()]
+        self._move(names, *contribution(names))

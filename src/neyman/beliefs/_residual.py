@@ -9,18 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from neyman._checks import (
-    FloatP,
-    counts_pair,
-    integer,
-    prompt_ids,
-    real,
-    sizes_per_prompt,
-)
+from neyman._checks import FloatP, counts_pair, integer, prompt_ids, real, sizes_per_prompt
 from neyman.beliefs._beta import expected_spread
+from neyman.beliefs._features import check_fingerprints
 from neyman.beliefs._logit_normal import mixed_moment, rate_moments, tilted_moments
 from neyman.beliefs._protocol import PromptId
-from neyman.beliefs._regression import FeatureRegression, check_fingerprints
+from neyman.beliefs._regression import FeatureRegression
 from neyman.beliefs._state import check_clock, check_number, check_state, pack_array
 from neyman.beliefs._table import PromptTable, merge_counts
 from neyman.errors import StateError
@@ -83,7 +77,7 @@ class BinomialResidual:
         length_scale: float = 0.7,
         memory: float = 0.999,
     ) -> None:
-        self._config = {
+        self._config: dict[str, Any] = {
             "residual_scale": real("residual_scale", residual_scale, low=0.0, open_low=True),
             "residual_drift": real("residual_drift", residual_drift, low=0.0),
             "level_drift": real("level_drift", level_drift, low=0.0),
@@ -116,18 +110,7 @@ class BinomialResidual:
         names = prompt_ids("ids", ids)
         if features is None or not names:
             return
-        fresh, matrix, prints = self._regression.fresh(names, features)
-        seen = [name for name in fresh if name in self._table]
-        weight, centre = self._contribution(seen)
-        before = self._regression.design(seen)
-        width = before.shape[1]
-        self._regression.add(fresh, matrix, prints)
-        after = self._regression.design(seen)
-        if seen:
-            old = np.zeros_like(after)
-            old[:, :width] = before
-            self._regression.add_evidence(old, -weight, centre)
-            self._regression.add_evidence(after, weight, centre)
+        self._regression.register(names, features, self._contribution)
 
     def predict_logit(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return the posterior mean and variance of each logit."""
@@ -222,9 +205,9 @@ class BinomialResidual:
         table.load(state["ids"], state)
         if (table.column("precision") < 0.0).any() or (table.column("seen") > clock).any():
             raise StateError("the saved binomial_residual has a negative precision or a visit in the future")
-        check_fingerprints(self._regression.store, table.ids, state["features"])
+        prints = check_fingerprints(self._regression.store, table.ids, state["features"], parsed[0])
         self._table, self._clock, self._level, self._level_clock = table, clock, level, level_clock
-        self._regression.load(*parsed)
+        self._regression.load(parsed, table.ids, prints, self._contribution)
 
     def _logit(self, names: list[PromptId], z: FloatP) -> tuple[FloatP, FloatP]:
         """Return mean and variance of the logits, given the design rows."""
