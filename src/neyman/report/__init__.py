@@ -1,0 +1,11 @@
+"""The report of training runs: what was spent where, what it bought, and what may be said about it."""
+
+from neyman.report._page import render as render
+from neyman.report._page import summary as summary
+from neyman.report._page import write_report as write_report
+from neyman.report._runs import Groups as Groups
+from neyman.report._runs import Run as Run
+from neyman.report._runs import load_run as load_run
+from neyman.report._runs import load_runs as load_runs
+
+__all__ = ["Groups", "Run", "load_run", "load_runs", "render", "summary", "write_report"]

@@ -1,0 +1,267 @@
+"""Everything the report says, computed once; the page and ``summary.json`` are two views of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from neyman.errors import ArgumentError
+from neyman.ledger import Fate
+from neyman.report._groups import (
+    Allocation,
+    Calibration,
+    allocation_by_predicted,
+    allocation_by_realised,
+    calibration,
+    join_groups,
+)
+from neyman.report._runs import Run
+from neyman.report._stats import (
+    NAN,
+    Curve,
+    Interval,
+    Paired,
+    Reach,
+    accuracy_curve,
+    cost_to_reach,
+    mean_interval,
+    paired_difference,
+    value_at,
+)
+
+COSTS = ("rollouts", "tokens", "seconds")
+UNSETTLED = "unsettled"
+
+
+@dataclass(frozen=True)
+class StrategyFindings:
+    """What one strategy did, over its seeds."""
+
+    strategy: str
+    runs: tuple[Run, ...]
+    final: Interval  # accuracy where every run has spent the common number of rollouts
+    at_common: Mapping[str, dict[int, float]]  # cost -> seed -> accuracy at the common cost
+    against: Mapping[str, Paired | None]  # cost -> difference to the reference
+    reach: Reach | None  # rollouts to the reference's mean final accuracy
+    curves: Mapping[str, Curve]  # cost -> accuracy curve
+    effective_ratio: Interval
+    effective_per_1000: Interval  # mixed groups per 1000 rollouts, whatever became of these
+    fates: Mapping[str, tuple[int, int]]  # fate -> (rollouts, tokens)
+    rollouts: int
+    calibration: Calibration | None
+    by_predicted: Allocation | None
+    by_realised: Allocation | None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds."""
+        return tuple(run.seed for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The whole comparison.
+
+    Attributes:
+        reference: the strategy that others are compared with.
+        strategies: the reference first, then by name.
+        common: cost -> the smallest total over all runs; NaN where a run has none.
+        target: the reference's mean final accuracy; NaN without a reference.
+        duels: (one, other) -> difference in final accuracy at equal rollouts, every pair of strategies,
+            at the level that makes all of them hold together (Bonferroni).
+        duel_level: that level.
+        notes: what limits the comparison.
+    """
+
+    reference: str
+    strategies: tuple[StrategyFindings, ...]
+    common: Mapping[str, float]
+    target: float
+    duels: Mapping[tuple[str, str], Paired | None]
+    duel_level: float
+    notes: tuple[str, ...]
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every run, in the order of the strategies."""
+        return [run for s in self.strategies for run in s.runs]
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the reference is among the strategies."""
+        return any(s.strategy == self.reference for s in self.strategies)
+
+    def find(self, strategy: str) -> StrategyFindings:
+        """Return one strategy's findings."""
+        return next(s for s in self.strategies if s.strategy == strategy)
+
+
+def analyse(runs: Sequence[Run], reference: str = "uniform") -> Findings:
+    """Compute everything the report says.
+
+    Args:
+        runs: of one task, each strategy and seed once.
+        reference: the strategy that others are compared with; it may be absent.
+
+    Returns:
+        The findings.
+
+    Raises:
+        ArgumentError: no runs, several tasks, or a strategy's seed twice.
+
+    Cost:
+        O(runs x (evals + groups)).
+    """
+    _check_comparable(runs)
+    names = sorted({run.strategy for run in runs}, key=lambda name: (name != reference, name))
+    by_name = {name: sorted((r for r in runs if r.strategy == name), key=lambda r: r.seed) for name in names}
+    common = {cost: _smallest_total(runs, cost) for cost in COSTS}
+    at_common = {name: _at_common(by_name[name], common) for name in names}
+    anchor = at_common.get(reference, {}).get("rollouts", {})
+    target = mean_interval(list(anchor.values())).mean
+    rng = np.random.default_rng(0)  # the bootstrap of more than six seeds: the same runs give the same page
+    strategies = []
+    for name in names:
+        against: dict[str, Paired | None] = {}
+        if name != reference:
+            for cost in COSTS:
+                base = at_common.get(reference, {}).get(cost, {})
+                against[cost] = paired_difference(at_common[name][cost], base, rng)
+        strategies.append(_strategy_findings(name, by_name[name], at_common[name], against, target))
+    pairs = list(itertools.combinations(names, 2))
+    level = 1.0 - 0.05 / max(len(pairs), 1)
+    duels = {
+        (one, other): paired_difference(
+            at_common[one]["rollouts"], at_common[other]["rollouts"], rng, level=level
+        )
+        for one, other in pairs
+    }
+    notes = tuple(_notes(runs, common))
+    return Findings(reference, tuple(strategies), common, target, duels, level, notes)
+
+
+def _check_comparable(runs: Sequence[Run]) -> None:
+    if not runs:
+        raise ArgumentError("runs must hold at least one run, got none; train one first")
+    tasks = sorted({run.task for run in runs})
+    if len(tasks) > 1:
+        raise ArgumentError(
+            f"runs must share one task, got {', '.join(map(repr, tasks))}; write one report per task"
+        )
+    seen: set[tuple[str, int]] = set()
+    for run in runs:
+        if (run.strategy, run.seed) in seen:
+            raise ArgumentError(f"runs must hold each strategy and seed once, got {run.name} twice")
+        seen.add((run.strategy, run.seed))
+
+
+def costs_of(run: Run, cost: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return what a run had spent at each evaluation."""
+    column = {"rollouts": run.eval_rollouts, "tokens": run.eval_tokens, "seconds": run.eval_seconds}[cost]
+    return column.astype(np.float64)
+
+
+def _smallest_total(runs: Sequence[Run], cost: str) -> float:
+    totals = [costs_of(run, cost) for run in runs]
+    if any(len(t) == 0 or np.isnan(t[-1]) for t in totals):
+        return NAN
+    smallest = min(float(t[-1]) for t in totals)
+    return smallest if smallest > 0 else NAN
+
+
+def _at_common(runs: Sequence[Run], common: Mapping[str, float]) -> dict[str, dict[int, float]]:
+    return {
+        cost: {run.seed: value_at(costs_of(run, cost), run.accuracy, common[cost]) for run in runs}
+        if not np.isnan(common[cost])
+        else {}
+        for cost in COSTS
+    }
+
+
+def _strategy_findings(
+    name: str,
+    runs: Sequence[Run],
+    at_common: Mapping[str, dict[int, float]],
+    against: Mapping[str, Paired | None],
+    target: float,
+) -> StrategyFindings:
+    groups = join_groups(runs)
+    points = [(costs_of(run, "rollouts"), run.accuracy) for run in runs]
+    return StrategyFindings(
+        strategy=name,
+        runs=tuple(runs),
+        final=mean_interval(list(at_common["rollouts"].values())),
+        at_common=at_common,
+        against=against,
+        reach=None if np.isnan(target) else cost_to_reach(points, target),
+        curves={c: accuracy_curve([(costs_of(run, c), run.accuracy) for run in runs]) for c in COSTS},
+        effective_ratio=mean_interval([_effective_ratio(run) for run in runs]),
+        effective_per_1000=mean_interval([_effective_per_1000(run) for run in runs]),
+        fates=fates_of(runs),
+        rollouts=sum(int(run.rollouts[-1]) for run in runs if len(run.rollouts)),
+        calibration=calibration(groups),
+        by_predicted=allocation_by_predicted(groups),
+        by_realised=allocation_by_realised(groups),
+    )
+
+
+def fates_of(runs: Sequence[Run]) -> dict[str, tuple[int, int]]:
+    """Return fate -> (rollouts, tokens) over runs, in the ledger's order; what it does not explain is shown.
+
+    ``unsettled`` are rollouts requested and not yet accounted for: in flight or held by open groups.
+    """
+    known = [fate.name.lower() for fate in Fate]
+    others = sorted({fate for run in runs for fate in run.account} - set(known))
+    totals = {}
+    for fate in known + others:
+        pairs = [run.account.get(fate, (0, 0)) for run in runs]
+        totals[fate] = sum(r for r, _ in pairs), sum(t for _, t in pairs)
+    held = sum(
+        max(int(run.rollouts[-1]) - sum(r for r, _ in run.account.values()), 0)
+        for run in runs
+        if len(run.rollouts)
+    )
+    return {fate: pair for fate, pair in (totals | {UNSETTLED: (held, 0)}).items() if any(pair)}
+
+
+def _effective_ratio(run: Run) -> float:
+    mixed, groups = run.metrics.get("effective_groups"), run.metrics.get("groups")
+    if mixed is not None and groups is not None and np.nansum(groups) > 0:
+        return float(np.nansum(mixed) / np.nansum(groups))
+    ratio = run.metrics.get("effective_ratio", np.zeros(0))
+    return float(np.nanmean(ratio)) if np.isfinite(ratio).any() else NAN
+
+
+def _effective_per_1000(run: Run) -> float:
+    mixed = run.metrics.get("effective_groups")
+    if mixed is None or not len(run.rollouts) or not run.rollouts[-1]:
+        return NAN
+    return float(1000.0 * np.nansum(mixed) / run.rollouts[-1])
+
+
+def _notes(runs: Sequence[Run], common: Mapping[str, float]) -> list[str]:
+    notes = [f"{run.name}: {note}" for run in runs for note in run.notes]
+    notes += [f"{run.name}: no evaluation was written" for run in runs if not len(run.accuracy)]
+    budgets = sorted({run.budget for run in runs})
+    if len(budgets) > 1:
+        notes.append(f"budgets per step differ: {', '.join(map(str, budgets))} rollouts")
+    if len({run.estimator for run in runs}) > 1:
+        notes.append(f"estimators differ: {', '.join(sorted({run.estimator for run in runs}))}")
+    ends = [costs_of(run, "rollouts")[-1] for run in runs if len(run.accuracy)]
+    if len(ends) == len(runs) and common["rollouts"] < 0.9 * max(ends):
+        shortest = runs[int(np.argmin(ends))]
+        notes.append(
+            f"runs differ in length: everything is compared after {common['rollouts']:,.0f} rollouts, "
+            f"where {shortest.name} ends; the longest goes to {max(ends):,.0f}"
+        )
+    for run in runs:
+        settled = sum(r for r, _ in run.account.values())
+        if len(run.rollouts) and run.account and settled > run.rollouts[-1]:
+            notes.append(
+                f"{run.name}: the account does not balance, {settled:,} rollouts have a fate and "
+                f"{int(run.rollouts[-1]):,} were requested"
+            )
+    return notes

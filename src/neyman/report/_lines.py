@@ -1,0 +1,153 @@
+"""Reading a metrics file that a run appends to, and that a killed run may have left half-written.
+
+A run that is killed and resumed goes back to its last checkpoint and writes those steps again. So where the
+step counter goes back, the lines of the abandoned future are dropped and the later line wins; a resumed run
+that has not caught up yet thus never mixes two futures.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from neyman import _checks
+from neyman.errors import ArgumentError, StateError
+
+
+@dataclass(frozen=True)
+class Record:
+    """One JSON object and where it stands, so that every complaint can name the place."""
+
+    where: str
+    data: dict[str, Any]
+
+    def get(self, key: str) -> Any:
+        """Return a value that must be there."""
+        if key not in self.data:
+            raise StateError(
+                f"{self.where}: {key!r} is missing, got the keys {sorted(map(str, self.data))}; "
+                "the run was written by another version of neyman, or is damaged"
+            )
+        return self.data[key]
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """Return a whole number >= 0."""
+        value = self.data.get(key, default) if default is not None else self.get(key)
+        try:
+            return _checks.integer(key, value, low=0)
+        except ArgumentError as error:
+            raise StateError(f"{self.where}: {error}") from error
+
+    def number(self, key: str, low: float | None = None, high: float | None = None) -> float:
+        """Return a finite number within [low, high]."""
+        try:
+            return _checks.real(key, self.get(key), low=low, high=high)
+        except ArgumentError as error:
+            raise StateError(f"{self.where}: {error}") from error
+
+    def rate(self, key: str) -> float:
+        """Return a number in [0, 1], NaN where it is absent or null."""
+        value = self.data.get(key)
+        if value is None or value != value:  # noqa: PLR0124  NaN is the one value unlike itself
+            return float("nan")
+        return self.number(key, low=0.0, high=1.0)
+
+    def floats(self, key: str) -> dict[str, float]:
+        """Return a flat mapping of numbers; null is NaN; an absent mapping is empty."""
+        values = self.data.get(key)
+        if values is None:
+            return {}
+        if not isinstance(values, dict):
+            raise StateError(f"{self.where}: {key!r} must map names to numbers, got {values!r:.80}")
+        try:
+            return {str(name): float("nan") if v is None else float(v) for name, v in values.items()}
+        except (TypeError, ValueError) as error:
+            raise StateError(f"{self.where}: {key!r} must map names to numbers: {error}") from error
+
+    def records(self, key: str) -> list[Record]:
+        """Return a list of objects; an absent list is empty."""
+        values = self.data.get(key) or []
+        if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+            raise StateError(f"{self.where}: {key!r} must be a list of objects, got {values!r:.80}")
+        return [Record(f"{self.where}, {key}[{i}]", value) for i, value in enumerate(values)]
+
+
+@dataclass
+class Events:
+    """What a metrics file holds after resumes were sorted out."""
+
+    steps: list[Record] = field(default_factory=list)
+    evals: list[Record] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_object(path: Path) -> Record:
+    """Return the one JSON object of a file.
+
+    Raises:
+        StateError: the file is not readable or does not hold one object.
+    """
+    try:
+        data = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise StateError(f"{path}: cannot be read as JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise StateError(f"{path}: must hold one JSON object, got {data!r:.80}")
+    return Record(str(path), data)
+
+
+def read_events(path: Path) -> Events:
+    """Return the step and eval lines of a metrics file in order, without what a resume wrote again.
+
+    A line that a kill cut short (the last one, or one that opens an object and never closes it) is left out
+    and named in ``notes``.
+
+    Raises:
+        StateError: any other line that is not an event; the message names file and line.
+
+    Cost:
+        O(lines), each superseded line once more.
+    """
+    events, replaced = Events(), 0
+    lines = path.read_bytes().split(b"\n") if path.exists() else []
+    if lines and not lines[-1]:
+        lines.pop()
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text:
+            continue
+        where = f"{path}, line {number}"
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            cut_short = text.startswith(b"{") and not text.endswith(b"}")
+            if number < len(lines) and not cut_short:
+                raise StateError(f"{where}: not a JSON object ({error}); mend or delete the line") from error
+            events.notes.append(f"line {number} of {path.name} is half-written and was left out")
+            continue
+        if not isinstance(data, dict):
+            raise StateError(f"{where}: must be a JSON object, got {data!r:.80}; delete the line")
+        replaced += _append(events, Record(where, data))
+    if replaced:
+        events.notes.append(
+            f"resumed: {replaced} earlier line(s) were written again, and the later ones count"
+        )
+    return events
+
+
+def _append(events: Events, record: Record) -> int:
+    """Add a line, dropping what it supersedes; return how many lines that were."""
+    kind, step = record.get("event"), record.integer("step")
+    if kind not in ("step", "eval"):
+        return 0  # other events may be added to the format; they are no concern of the report
+    same, other = (events.steps, events.evals) if kind == "step" else (events.evals, events.steps)
+    before = len(same) + len(other)
+    while same and same[-1].data["step"] >= step:
+        same.pop()
+    while other and other[-1].data["step"] > step:
+        other.pop()
+    dropped = before - len(same) - len(other)
+    same.append(record)
+    return dropped

@@ -1,0 +1,71 @@
+"""From a drawing function to an SVG that lives inside the page: no fonts, no foreign ids, colours by variable."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from neyman.errors import missing_extra
+from neyman.report._looks import all_colours
+from neyman.report._markup import Markup, escape
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def svg(
+    name: str, title: str, draw: Callable[[Axes], object], size: tuple[float, float] = (5.2, 3.3)
+) -> Markup:
+    """Draw on a figure of its own and return it as an inline SVG.
+
+    Args:
+        name: unique in the page; ids begin with it.
+        title: what the picture shows, for those who hear the page.
+        draw: draws on the Axes it is given.
+        size: width and height in inches, at 72 points each.
+
+    Returns:
+        The picture. Text stays text, in the page's font; colours are CSS variables.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+
+    Guarantee:
+        The same data give the same bytes. No global state is changed: settings hold within the call, and
+        pyplot is never imported.
+    """
+    try:
+        import matplotlib as mpl  # noqa: PLC0415  an extra
+        from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as error:
+        raise missing_extra("matplotlib", "cli", "the report") from error
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "DejaVu Sans"}):
+        figure = Figure(figsize=size, layout="constrained")
+        figure.patch.set_visible(False)
+        draw(figure.add_subplot())
+        target = io.StringIO()
+        FigureCanvasSVG(figure).print_svg(target, metadata={"Date": None, "Creator": None})
+    return _embed(name, title, target.getvalue())
+
+
+def _embed(name: str, title: str, text: str) -> Markup:
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    # A rule for every element of the page; the page's own style sheet has it for pictures alone.
+    text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = text.replace('href="#', f'href="#{name}-').replace("url(#", f"url(#{name}-")
+    for colour in all_colours():
+        text = text.replace(colour.light, f"var(--{colour.name})")
+    box = re.search(r'viewBox="[^"]*"', text)
+    assert box is not None  # matplotlib always writes one
+    body = text[text.index(">") + 1 :]
+    label = escape(title)
+    opening = (
+        f'<svg class="plot" role="img" aria-label="{label}" {box.group()} '
+        'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )
+    return Markup(opening + body.strip())

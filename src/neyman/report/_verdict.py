@@ -1,0 +1,200 @@
+"""The findings in plain words: who won, by how much, and whether the interval allows saying so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neyman.report._findings import Findings, StrategyFindings
+from neyman.report._stats import Interval, Paired
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A headline and the sentences behind it; ``winner`` is None where none can be named."""
+
+    winner: str | None
+    headline: str
+    sentences: tuple[str, ...]
+
+
+def verdict(findings: Findings) -> Verdict:
+    """Say who won, or why nobody can be said to have.
+
+    A winner is named only where Student's paired interval of the difference to every other strategy excludes
+    zero, at a level that allows for all pairs (Bonferroni). One seed never names one.
+
+    Args:
+        findings: of the runs.
+
+    Returns:
+        The verdict, plain text.
+
+    Guarantee:
+        With independent, normal differences a winner is named wrongly in at most 5 of 100 such reports.
+
+    Cost:
+        O(strategies^2).
+    """
+    if not any(len(run.accuracy) for run in findings.runs):
+        text = "No evaluation was written yet, so nothing can be said about accuracy."
+        return Verdict(None, "No winner can be named: nothing was evaluated.", (text,))
+    if np.isnan(findings.common["rollouts"]):
+        text = "A run has no evaluation after its first rollouts: there is no equal budget to compare at."
+        return Verdict(None, "No winner can be named yet.", (text,))
+    ranked = sorted(findings.strategies, key=lambda s: -s.final.mean)
+    if len(ranked) == 1:
+        return _alone(findings, ranked[0])
+    winner = _winner(findings, ranked)
+    sentences = [_duel_sentence(findings, ranked)]
+    if findings.has_reference:
+        sentences += [_cost_sentence(findings, s) for s in ranked if s.strategy != findings.reference]
+        sentences += _token_sentences(findings)
+    else:
+        sentences.append(f"The reference {findings.reference!r} is not among the runs.")
+    return Verdict(winner, _headline(findings, ranked, winner), tuple(s for s in sentences if s))
+
+
+def percent(value: float) -> str:
+    """Write a share as a percentage."""
+    return "unknown" if np.isnan(value) else f"{100.0 * value:.1f} %"
+
+
+def points(interval: Interval) -> str:
+    """Write the bounds of a difference of shares in percentage points."""
+    return f"{100.0 * interval.low:+.1f} to {100.0 * interval.high:+.1f}"
+
+
+def _alone(findings: Findings, only: StrategyFindings) -> Verdict:
+    spread = f" (95 % interval {_range(only.final)})" if only.final.is_known else ""
+    text = (
+        f"{only.strategy} solved {percent(only.final.mean)}{spread} of the test problems after "
+        f"{findings.common['rollouts']:,.0f} rollouts, on {_count(len(only.runs), 'seed')}."
+    )
+    return Verdict(None, "One strategy ran, so there is nothing to compare it with.", (text,))
+
+
+def _range(interval: Interval) -> str:
+    return f"{100.0 * interval.low:.1f} to {100.0 * interval.high:.1f} %"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def duel(findings: Findings, one: str, other: str) -> tuple[Paired | None, float]:
+    """Return the pair's difference and the sign that makes it ``one`` minus ``other``."""
+    if (one, other) in findings.duels:
+        return findings.duels[one, other], 1.0
+    return findings.duels[other, one], -1.0
+
+
+def _is_ahead(findings: Findings, one: str, other: str) -> bool:
+    paired, sign = duel(findings, one, other)
+    return paired is not None and paired.interval.excludes_zero and sign * paired.interval.mean > 0.0
+
+
+def _winner(findings: Findings, ranked: list[StrategyFindings]) -> str | None:
+    best = ranked[0].strategy
+    beaten = all(_is_ahead(findings, best, other.strategy) for other in ranked[1:])
+    return best if beaten else None
+
+
+def _headline(findings: Findings, ranked: list[StrategyFindings], winner: str | None) -> str:
+    if winner is not None:
+        return f"{winner} won: the interval allows saying so."
+    if all(len(s.runs) == 1 for s in ranked):
+        return "One seed each: no winner can be named."
+    best, reference = ranked[0].strategy, findings.reference
+    ahead = [
+        s.strategy for s in ranked if s.strategy != reference and _is_ahead(findings, s.strategy, reference)
+    ]
+    if findings.has_reference and ahead:
+        verb = "beats" if len(ahead) == 1 else "beat"
+        return f"{' and '.join(ahead)} {verb} {reference}; the best of all cannot be named."
+    if findings.has_reference and best != reference:
+        return f"{best} ended highest, but these runs do not allow naming a winner."
+    return "No winner can be named."
+
+
+def _duel_sentence(findings: Findings, ranked: list[StrategyFindings]) -> str:
+    """Compare the best with the reference, or the reference with the runner-up where it is the best."""
+    best = ranked[0]
+    rival = ranked[1]
+    if findings.has_reference and best.strategy != findings.reference:
+        rival = findings.find(findings.reference)
+    lead = best.final.mean - rival.final.mean
+    opening = (
+        f"After {findings.common['rollouts']:,.0f} rollouts each, {best.strategy} solved "
+        f"{percent(best.final.mean)} of the test problems and {rival.strategy} "
+        f"{percent(rival.final.mean)}: {100.0 * lead:.1f} points between them."
+    )
+    paired, sign = duel(findings, best.strategy, rival.strategy)
+    return f"{opening} {_strength(findings, paired, sign)}"
+
+
+def _strength(findings: Findings, paired: Paired | None, sign: float) -> str:
+    if paired is None:
+        return "They share no seed, so the difference cannot be paired and no interval is given."
+    if len(paired.seeds) == 1:
+        return (
+            "With one shared seed there is no interval: the difference may be luck, and no winner can be "
+            "named. Run at least three seeds."
+        )
+    if not paired.interval.is_known:
+        return (
+            "The shared seeds give the same difference to the last digit: they are not independent runs, "
+            "so there is no interval and no winner can be named."
+        )
+    low, high = sorted((sign * paired.interval.low, sign * paired.interval.high))
+    confidence = f"{100.0 * findings.duel_level:.3g} %"
+    allowance = f", widened to allow for {len(findings.duels)} comparisons" if len(findings.duels) > 1 else ""
+    verdict_ = (
+        "It excludes zero, so the difference can be claimed for this task and these settings."
+        if paired.interval.excludes_zero
+        else "It includes zero, so the difference may be luck."
+    )
+    boot = sorted(sign * b for b in paired.bootstrap)
+    disagrees = paired.interval.excludes_zero and boot[0] <= 0.0 <= boot[1]
+    caution = " The bootstrap cross-check disagrees: treat it with caution." if disagrees else ""
+    return (
+        f"The {confidence} interval of the difference, paired over {len(paired.seeds)} seeds{allowance}, is "
+        f"{100.0 * low:+.1f} to {100.0 * high:+.1f} points. {verdict_}{caution}"
+    )
+
+
+def _cost_sentence(findings: Findings, ours: StrategyFindings) -> str:
+    reach = ours.reach
+    if reach is None or np.isnan(reach.interval.mean):
+        return ""
+    goal = f"{findings.reference}'s final {percent(findings.target)}"
+    total = findings.common["rollouts"]
+    if reach.reached == 0:
+        return f"{ours.strategy} did not reach {goal} with any seed."
+    share = f"{100.0 * reach.interval.mean / total:.0f} % of the budget compared at"
+    if reach.is_censored:
+        return (
+            f"{ours.strategy} reached {goal} with {reach.reached} of {len(reach.costs)} seeds; the others "
+            f"ended before it, so its mean cost is at least {reach.interval.mean:,.0f} rollouts ({share})."
+        )
+    spread = ""
+    if reach.interval.is_known:
+        low = max(reach.interval.low, 0.0)
+        spread = f", 95 % interval {low:,.0f} to {reach.interval.high:,.0f}"
+    return f"{ours.strategy} reached {goal} after {reach.interval.mean:,.0f} rollouts ({share}{spread})."
+
+
+def _token_sentences(findings: Findings) -> list[str]:
+    """Say where the count of tokens turns the direction that the count of rollouts gave."""
+    sentences = []
+    for ours in findings.strategies:
+        by_rollouts, by_tokens = ours.against.get("rollouts"), ours.against.get("tokens")
+        if by_rollouts is None or by_tokens is None:
+            continue
+        if by_rollouts.interval.mean * by_tokens.interval.mean < 0.0:
+            sentences.append(
+                f"Counted in tokens instead, the direction turns: {ours.strategy} differs from "
+                f"{findings.reference} by {100.0 * by_tokens.interval.mean:+.1f} points at equal tokens."
+            )
+    return sentences
