@@ -14,22 +14,38 @@ if TYPE_CHECKING:
 _URGENT = (Reason.RETRY, Reason.COMMIT, Reason.CONTINUE, Reason.CARRIED)
 
 
+def priority(reason: Reason) -> int:
+    """Return 0 for what verdicts wait for, 1 for fresh prompts."""
+    return 0 if reason in _URGENT else 1
+
+
 def ask(engine: Engine, capacity: int | None) -> list[Request]:
     """Hand out planned slots, urgent groups first, within the capacity and the token budget."""
+    requests = _again(engine, capacity)
+    if capacity is not None:
+        capacity -= sum(len(request.rollout_ids) for request in requests)
     room = _token_room(engine, capacity)
-    order = sorted(engine.queue, key=lambda index: engine.groups[index].reason not in _URGENT)
-    requests: list[Request] = []
-    for index in order:
-        if room is not None and room <= 0:
-            break
-        asked = _requests(engine, index, room)
-        requests += asked
+    while (room is None or room > 0) and (index := engine.waiting.first()) is not None:
+        before = engine.asked
+        requests += _requests(engine, index, room)
         if room is not None:
-            room -= sum(len(request.rollout_ids) for request in asked)
+            room -= engine.asked - before
     if requests and not engine.awaiting_round:
         engine.rounds += 1
         engine.awaiting_round = True
     return requests
+
+
+def _again(engine: Engine, capacity: int | None) -> list[Request]:
+    """Hand out what was out when the state was saved, under the same ids and seeds; it was paid for then."""
+    wanted = [
+        (index, slot) for index, slot in engine.lost if slot.state is SlotState.OUT and index in engine.live
+    ]
+    now, engine.lost = wanted[:capacity], wanted[len(wanted[:capacity]) :]
+    by_group: dict[int, list[Slot]] = {}
+    for index, slot in now:
+        by_group.setdefault(index, []).append(slot)
+    return [_message(engine, engine.groups[i], run) for i, slots in by_group.items() for run in _runs(slots)]
 
 
 def _token_room(engine: Engine, capacity: int | None) -> int | None:
@@ -37,9 +53,8 @@ def _token_room(engine: Engine, capacity: int | None) -> int | None:
     budget = engine.budget
     if budget.tokens is None or budget.tokens_per_rollout is None:
         return capacity
-    out = sum(slot.state is SlotState.OUT for group in engine.groups for slot in group.slots)
-    free = int((budget.tokens - engine.tokens_told) // budget.tokens_per_rollout) - out
-    if free <= 0 and not out:
+    free = int((budget.tokens - engine.tokens_told) // budget.tokens_per_rollout) - engine.out
+    if free <= 0 and not engine.out:
         engine.close_plans()
     return max(0, free if capacity is None else min(free, capacity))
 
@@ -47,21 +62,19 @@ def _token_room(engine: Engine, capacity: int | None) -> int | None:
 def _requests(engine: Engine, index: int, room: int | None) -> list[Request]:
     group = engine.groups[index]
     planned = [slot for slot in group.slots if slot.state is SlotState.PLANNED]
-    taken = planned if room is None else planned[:room]
+    taken = planned[:room]
     if len(taken) == len(planned):
-        engine.queue.pop(index, None)
+        engine.waiting.discard(index)
     for slot in taken:
-        if slot.reissue:
-            slot.reissue = False
-        else:
-            engine.ledger.request(1, retry=slot.tries > 0)
-            slot.draw, slot.rollout_id = group.draws, engine.next_rollout
-            group.draws += 1
-            engine.next_rollout += 1
-            slot.tries += 1
+        engine.ledger.request(1, retry=slot.tries > 0)
         slot.state, slot.step, slot.delivered = SlotState.OUT, engine.step, False
-        assert slot.rollout_id is not None
-        engine.where[slot.rollout_id] = (index, group, slot)
+        slot.draw, slot.rollout_id = group.draws, engine.next_rollout
+        slot.tries += 1
+        group.draws += 1
+        engine.where[engine.next_rollout] = (index, group, slot)
+        engine.next_rollout += 1
+    engine.out += len(taken)
+    engine.asked += len(taken)
     return [_message(engine, group, run) for run in _runs(taken)]
 
 
@@ -69,7 +82,7 @@ def _message(engine: Engine, group: Group, run: list[Slot]) -> Request:
     return Request(
         prompt_id=group.prompt_id,
         rollout_ids=tuple(slot.rollout_id for slot in run if slot.rollout_id is not None),
-        priority=0 if group.reason in _URGENT else 1,
+        priority=priority(group.reason),
         seed=keyed_seed(engine.seed, engine.step, group.prompt_id) + run[0].draw,
         reason=group.reason,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,129 +12,146 @@ from neyman import formulas
 from neyman.groups import Group, Phase, Slot, SlotState
 from neyman.ledger import Fate
 from neyman.metrics import step_metrics
-from neyman.step import Batch, GroupReport, StopReason
+from neyman.step import Batch, GroupReport, StopReason, row_advantages
 
 if TYPE_CHECKING:
     from neyman.engine import Engine
 
-Row = tuple[int, Slot]  # a group's place in the batch, and one of its slots
+Row = tuple[int, Group, Slot]  # a group's place in the batch (-1 for copies), the group, and one of its slots
 
 
 def close_batch(
-    engine: Engine, *, fill: str, aggregation: str, drain: bool = False
-) -> tuple[Batch, set[int]]:
+    engine: Engine, *, fill: str, aggregation: str, divisor: int, ended_early: bool, drain: bool
+) -> Batch:
     """Build the batch of a step and settle its account.
 
     Args:
         engine: the step's state, with nothing left to decide.
-        fill: "copies" fills to ``train_rows`` with rows of weight 0, "none" does not.
+        fill: "copies" fills to ``train_rows``, or to a multiple of ``divisor``, with rows of weight 0.
         aggregation: how the host's loss averages tokens.
+        divisor: rows come in multiples of it.
+        ended_early: the host wants no more of what was planned.
         drain: hand out the groups closed so far and leave the step open.
-
-    Returns:
-        The batch, and the ids of rollouts that are still out.
     """
     fresh = [i for i in range(len(engine.groups)) if i not in engine.drained]
     if drain:
-        fresh = [i for i in fresh if i not in engine.live]
-    trained = _trained(engine, [engine.groups[i] for i in fresh])
-    rows = _rows(trained, padded=fill == "copies")
-    real_rows = sum(slot.state is SlotState.VALID for _, slot in rows)
-    reason = _stop_reason(engine, real_rows)
-    if fill == "copies" and engine.train_rows is not None:
-        rows += _filler(engine, rows, engine.train_rows - len(rows))
-    late = set() if drain else _still_out(engine)
-    _learn(engine, [engine.groups[i] for i in fresh])
+        fresh = [] if engine.recount_pending else [i for i in fresh if _is_closed(engine, i)]
+    groups = [engine.groups[i] for i in fresh]
+    trained = _trained(engine, groups, padded=fill == "copies")
+    rows = [
+        (place, group, slot)
+        for place, group in enumerate(trained)
+        for slot in group.slots
+        if slot.state is SlotState.VALID or (fill == "copies" and slot.delivered)
+    ]
+    real_rows = sum(slot.state is SlotState.VALID for _, _, slot in rows)
+    if fill == "copies":
+        rows += _filler(
+            engine, rows, (engine.train_rows or math.ceil(len(rows) / divisor) * divisor) - len(rows)
+        )
+    reason = StopReason.OPEN if drain else _stop_reason(engine, len(trained), ended_early=ended_early)
+    if not drain and engine.strategy.verdict is not None:
+        engine.waves.observed.add(engine.waves.audit())
+        engine.waves.observed.warn(engine.waves.size)
     report = step_metrics(engine, trained, rows=len(rows), real_rows=real_rows)
     batch = _batch(engine, trained, rows, reason, report, aggregation)
-    _settle_fates(engine, fresh, trained)
+    _learn(engine, groups)
+    _settle_fates(engine, groups, trained)
     engine.drained.update(fresh)
     if not drain:
         report |= engine.ledger.close_step()
-    return batch, late
+    return batch
 
 
-def _trained(engine: Engine, groups: Iterable[Group]) -> list[Group]:
-    """Return the groups that train, in the order in which they were opened."""
-    strategy = engine.strategy
-    chosen = []
-    for group in groups:
-        valid = group.outcomes()[1]
-        short = valid < len(group.slots) or valid < group.size
-        if not valid or (short and strategy.incomplete == "drop"):
-            continue
-        if strategy.close == "fixed_train" and not (group.phase is Phase.COMMITTED and group.is_mixed):
-            continue
-        chosen.append(group)
-    return chosen[: engine.waves.target] if strategy.close == "fixed_train" else chosen
+def _is_closed(engine: Engine, index: int) -> bool:
+    return index not in engine.live and not engine.groups[index].out()
 
 
-def _rows(trained: list[Group], *, padded: bool) -> list[Row]:
-    """Return the rows in order; a delivered rollout without reward keeps its place where rows are filled."""
-    return [
-        (place, slot)
-        for place, group in enumerate(trained)
-        for slot in group.slots
-        if slot.state is SlotState.VALID or (padded and slot.delivered)
-    ]
+def _trained(engine: Engine, groups: list[Group], *, padded: bool) -> list[Group]:
+    """Return the groups that train, in the order in which they were opened.
+
+    Where rows are filled, a delivered group without any reward keeps its rows too: the host holds them.
+    """
+    strategy, target = engine.strategy, engine.waves.target
+    if strategy.close == "fixed_train":
+        chosen = [g for g in groups if g.phase is Phase.COMMITTED and g.is_mixed]
+    else:
+        chosen = [
+            g for g in groups if g.outcomes()[1] or (padded and any(slot.delivered for slot in g.slots))
+        ]
+    if strategy.incomplete == "drop":
+        chosen = [group for group in chosen if not group.is_short]
+    if strategy.close != "fixed_train" or target is None:
+        return chosen
+    # Complete groups first: each short one costs rows. Sizes may differ between steps, so rows are counted too.
+    room, taken = engine.train_rows or 0, set[int]()
+    for place in sorted(range(len(chosen)), key=lambda place: chosen[place].is_short):
+        needs = len(chosen[place].slots)
+        if len(taken) < target and needs <= room:
+            taken.add(place)
+            room -= needs
+    return [chosen[place] for place in sorted(taken)]
 
 
 def _filler(engine: Engine, rows: list[Row], missing: int) -> list[Row]:
     """Return copies to fill the batch: of its own rows, else of anything that was generated."""
-    if missing <= 0:
-        return []
-    source = [slot for _, slot in rows] or [
-        slot
+    source = [(group, slot) for _, group, slot in rows] or [
+        (group, slot)
         for group in engine.groups
         for slot in group.slots
         if slot.state is SlotState.VALID or slot.delivered
     ]
-    return [(-1, source[i % len(source)]) for i in range(missing)] if source else []
+    return [(-1, *source[i % len(source)]) for i in range(missing)] if source else []
 
 
-def _stop_reason(engine: Engine, real_rows: int) -> StopReason:
-    if any(slot.state is SlotState.OUT for i in engine.live for slot in engine.groups[i].slots):
+def _stop_reason(engine: Engine, trained: int, *, ended_early: bool) -> StopReason:
+    if ended_early:
         return StopReason.HOST
-    told = any(slot.state is SlotState.VALID for group in engine.groups for slot in group.slots)
-    if engine.groups and not told:
+    if engine.groups and not any(group.outcomes()[1] for group in engine.groups):
         return StopReason.FAILED
-    if engine.strategy.close == "fixed_train" and engine.train_rows is not None:
-        if real_rows >= engine.train_rows:
-            return StopReason.FILLED
-        return StopReason.POOL if engine.exhausted else StopReason.BUDGET
-    return StopReason.POOL if engine.exhausted and engine.left > 0 else StopReason.COMPLETE
+    target = engine.waves.target if engine.strategy.close == "fixed_train" else None
+    if target is not None and trained >= target:
+        return StopReason.FILLED
+    if engine.was_cut:
+        return StopReason.BUDGET
+    if engine.exhausted and (engine.left > 0 or target is not None):
+        return StopReason.POOL
+    return StopReason.COMPLETE if target is None else StopReason.BUDGET
 
 
-def _settle_fates(engine: Engine, fresh: list[int], trained: list[Group]) -> None:
+def _settle_fates(engine: Engine, groups: list[Group], trained: list[Group]) -> None:
     in_batch = {id(group) for group in trained}
     keep = engine.strategy.max_age > 0 and engine.strategy.close == "fixed_train"
-    for group in (engine.groups[i] for i in fresh):
-        valid = [slot for slot in group.slots if slot.state is SlotState.VALID]
-        carry = keep and group.is_mixed and id(group) not in in_batch
-        if id(group) in in_batch:
-            fate = Fate.TRAINED if group.is_mixed else Fate.UNIFORM
-        elif group.phase is Phase.ABANDONED:
-            fate = Fate.ABANDONED
-        elif group.phase is Phase.SURPLUS or engine.strategy.incomplete == "keep":
-            fate = Fate.SURPLUS
-        else:
-            fate = Fate.DROPPED
-        engine.reports.append(_report(group, engine.step, "carried" if carry else fate.name.lower()))
-        if carry:
-            group.slots = valid
+    for group in groups:
+        is_spare = group.phase in (Phase.COMMITTED, Phase.SURPLUS) and id(group) not in in_batch
+        fate = _fate(engine, group, in_batch=id(group) in in_batch)
+        carried = keep and is_spare and group.is_mixed
+        engine.reports.append(_report(group, "carried" if carried else fate.name.lower()))
+        if carried:
             engine.carried.append(group)
             continue
-        for slot in valid:
+        for slot in group.valid():
             engine.ledger.settle(fate, slot.n_tokens)
 
 
-def _report(group: Group, step: int, outcome: str) -> GroupReport:
+def _fate(engine: Engine, group: Group, *, in_batch: bool) -> Fate:
+    if in_batch:
+        return Fate.TRAINED if group.is_mixed else Fate.UNIFORM
+    if group.phase is Phase.ABANDONED:
+        return Fate.ABANDONED
+    lacking = group.phase in (Phase.OPEN, Phase.UNFINISHED)
+    return (
+        Fate.DROPPED if lacking or (engine.strategy.incomplete == "drop" and group.is_short) else Fate.SURPLUS
+    )
+
+
+def _report(group: Group, outcome: str) -> GroupReport:
     successes, trials = group.outcomes()
     return GroupReport(
         prompt_id=group.prompt_id,
         predicted=group.predicted,
         uncertainty=group.uncertainty,
-        rollouts=sum(slot.tries for slot in group.slots if slot.step == step),
+        rollouts=group.draws,
         successes=successes,
         trials=trials,
         outcome=outcome,
@@ -147,22 +163,13 @@ def _learn(engine: Engine, groups: list[Group]) -> None:
     """Update the belief with this step's valid outcomes, trained or not."""
     ids, successes, trials = [], [], []
     for group in groups:
-        new = [s for s in group.slots if s.state is SlotState.VALID and s.step == engine.step]
+        new = [slot for slot in group.valid() if slot.step == engine.step]
         if new:
             ids.append(group.prompt_id)
             successes.append(sum(slot.success for slot in new))
             trials.append(len(new))
     if ids:
         engine.strategy.belief.update(ids, successes, trials)
-
-
-def _still_out(engine: Engine) -> set[int]:
-    return {
-        slot.rollout_id
-        for group in engine.groups
-        for slot in group.slots
-        if slot.state is SlotState.OUT and slot.rollout_id is not None
-    }
 
 
 def _batch(
@@ -173,54 +180,43 @@ def _batch(
     report: dict[str, float],
     aggregation: str,
 ) -> Batch:
-    strategy = engine.strategy
-    counts = np.array([place >= 0 and slot.state is SlotState.VALID for place, slot in rows], dtype=bool)
-    groups = np.array([place for place, _ in rows], dtype=np.int64)
-    rewards = np.array([slot.reward if ok else math.nan for (_, slot), ok in zip(rows, counts, strict=True)])
-    success = np.array(
-        [float(s.success) if ok else math.nan for (_, s), ok in zip(rows, counts, strict=True)]
-    )
-    tokens = np.array([slot.n_tokens for _, slot in rows], dtype=np.float64)
-    mixed = np.array([group.is_mixed for group in trained], dtype=bool)
-    live = counts & mixed[groups] if strategy.dead_groups == "exclude" and len(trained) else counts
-
-    def advantage(values: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        if not len(values):
-            return np.zeros(0)
-        return formulas.group_advantages(
-            np.where(counts, values, np.nan), labels, estimator=strategy.estimator
-        )
-
+    strategy, slots = engine.strategy, [slot for _, _, slot in rows]
+    counted = np.array([at >= 0 and s.state is SlotState.VALID for at, _, s in rows], dtype=bool)
+    groups = np.array([place for place, _, _ in rows], dtype=np.int64)
+    rewards = np.where(counted, np.array([slot.reward for slot in slots], dtype=np.float64), np.nan)
+    success = np.where(counted, np.array([slot.success for slot in slots], dtype=np.float64), np.nan)
+    live = counted
+    if strategy.dead_groups == "exclude" and trained:
+        live = counted & np.array([group.is_mixed for group in trained], dtype=bool)[groups]
     return Batch(
-        rollout_ids=np.array([slot.rollout_id for _, slot in rows], dtype=np.int64),
-        prompt_ids=tuple(_owner(engine, slot) for _, slot in rows),
+        rollout_ids=np.array([slot.rollout_id for slot in slots], dtype=np.int64),
+        prompt_ids=tuple(group.prompt_id for _, group, _ in rows),
         groups=groups,
-        rewards=rewards.astype(np.float64),
-        success=success.astype(np.float64),
-        advantages=advantage(rewards.astype(np.float64), groups),
-        weights=_weights(groups, tokens, live, strategy.prompt_weight, aggregation),
-        age=np.array([engine.step - slot.step for _, slot in rows], dtype=np.int64),
-        policy_version=np.array([slot.policy_version for _, slot in rows], dtype=np.int64),
+        rewards=rewards,
+        success=success,
+        advantages=row_advantages(rewards, groups, strategy.estimator),
+        weights=_weights(groups, slots, live, strategy.prompt_weight, aggregation),
+        age=np.array([engine.step - slot.step for slot in slots], dtype=np.int64),
+        policy_version=np.array([slot.policy_version for slot in slots], dtype=np.int64),
         stop_reason=reason,
         report=report,
-        _advantage=advantage,
+        estimator=strategy.estimator,
+        counted=counted,
     )
-
-
-def _owner(engine: Engine, slot: Slot) -> str | int:
-    assert slot.rollout_id is not None
-    return engine.where[slot.rollout_id][1].prompt_id
 
 
 def _weights(
     groups: NDArray[np.int64],
-    tokens: NDArray[np.float64],
-    trained: NDArray[np.bool_],
+    slots: list[Slot],
+    live: NDArray[np.bool_],
     prompt_weight: str,
     aggregation: str,
 ) -> NDArray[np.float64]:
-    if not trained.any():
+    if not live.any():
         return np.zeros(len(groups))
+    tokens = np.array([slot.n_tokens for slot in slots], dtype=np.float64)
+    if not tokens.any():  # a host that does not count them: rows are taken to be equally long
+        tokens[:] = 1.0
     return formulas.prompt_weights(
-        groups, tokens, prompt_weight=prompt_weight, aggregation=aggregation, trained=trained
+        groups, tokens, prompt_weight=prompt_weight, aggregation=aggregation, trained=live
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, final
 
-from neyman._checks import choice, integer, real
+from neyman._checks import choice, integer, multiple, prompt_ids, real
 from neyman.asking import ask
 from neyman.closing import close_batch
 from neyman.engine import Engine
@@ -23,6 +24,7 @@ _KEYS = {
     "seed",
     "fingerprint",
     "step",
+    "clock",
     "next_rollout",
     "belief",
     "ledger",
@@ -90,29 +92,30 @@ class Controller:
         fill: str = "copies",
         aggregation: str = "sequence_mean",
     ) -> None:
-        integer("divisor", divisor, low=1)
-        planned = budget.planned_rollouts if budget.tokens is not None else budget.rollouts
-        for name, value in (("budget", planned), ("train_rows", train_rows)):
-            if value is not None and integer(name, value, low=1) % divisor:
-                raise ArgumentError(
-                    f"{name} must be a multiple of divisor={divisor}, got {value}; "
-                    f"the nearest are {max(divisor, value // divisor * divisor)} and {(value // divisor + 1) * divisor}"
-                )
+        self._divisor = integer("divisor", divisor, low=1)
         self._fill = choice("fill", fill, ("copies", "none"))
         self._aggregation = choice("aggregation", aggregation, ("sequence_mean", "constant", "token_mean"))
-        self._seed = integer("seed", seed)
-        self._pool = None if pool is None else Pool(pool, seed=self._seed)
+        _check_rows(strategy, budget, train_rows, self._divisor)
+        if strategy.prompt_weight == "equal_tokens" and self._aggregation != "token_mean":
+            raise ArgumentError(
+                f"prompt_weight='equal_tokens' is for aggregation='token_mean', got {aggregation!r}, whose rows do not "
+                "weigh by their tokens; use 'equal'"
+            )
         self._engine = Engine(
-            strategy,
+            strategy.with_options(belief=copy.deepcopy(strategy.belief)),
             budget,
             train_rows=train_rows,
-            pool=self._pool,
-            seed=self._seed,
+            pool=None if pool is None else Pool(pool, seed=integer("seed", seed)),
+            seed=integer("seed", seed),
             retries=real("retries", retries, low=0.0),
         )
-        self.ledger: Ledger = self._engine.ledger
-        self._late: set[int] = set()
+        self._late: dict[int, PromptId] = {}
         self._is_open = False
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where every rollout and token went."""
+        return self._engine.ledger
 
     @property
     def strategy(self) -> Strategy:
@@ -137,10 +140,9 @@ class Controller:
 
     @property
     def held_rollouts(self) -> list[int]:
-        """Rollouts that the host must keep for later steps (carried over); others may be forgotten."""
-        return [
-            slot.rollout_id for g in self._engine.carried for slot in g.slots if slot.rollout_id is not None
-        ]
+        """Rollouts of earlier steps that the host must keep, carried over or in play; others may be forgotten."""
+        kept = self._engine.carried + [g for g in self._engine.groups if g.carried and self._is_open]
+        return [slot.rollout_id for group in kept for slot in group.valid() if slot.rollout_id is not None]
 
     @property
     def first_error(self) -> str | None:
@@ -158,19 +160,21 @@ class Controller:
         """Start a step.
 
         Args:
-            candidates: prompts that the host brings, in its order; a prompt that stands twice counts once.
+            candidates: prompts that the host brings, in its order; a prompt that stands twice counts once. With
+                none, all come from the pool, in groups of 8 unless the strategy says otherwise.
             step: its number, increasing; None counts on.
             policy_version: version of the weights that generate; None takes the step's number.
 
         Raises:
             CallOrderError: a step is open.
             ArgumentError: no candidates and no pool, or a step that does not increase.
-            InfeasibleError: the budget does not fit the bounds of the allocation.
+            InfeasibleError: the budget does not fit the bounds of the allocation. After an error no step is open,
+                and the same step may begin again.
         """
         self._require(opened=False, call="begin")
         number = self.step + 1 if step is None else integer("step", step, low=self.step + 1)
-        unique = list(dict.fromkeys(candidates))
-        if not unique and self._pool is None:
+        unique = list(dict.fromkeys(prompt_ids("candidates", candidates)))
+        if not unique and self._engine.pool is None:
             raise ArgumentError("begin got no candidates and the controller has no pool: pass prompt ids")
         self._engine.begin(unique, number, number if policy_version is None else int(policy_version))
         self._is_open = True
@@ -197,15 +201,21 @@ class Controller:
 
         Raises:
             ContractError: a rollout that was never asked for, told under another prompt, or a reward that is
-                no number; nothing of the call is taken in then.
+                no number or not binary with no success named; nothing of the call is taken in then.
         """
         self._require(opened=True, call="tell")
-        self._engine.tell(parse_outcomes(outcomes, self._engine.where, self._late, self.ledger))
+        engine = self._engine
+        news = parse_outcomes(outcomes, engine.where, self._late, engine.next_rollout)
+        for rollout_id, n_tokens in news.late.items():
+            del self._late[rollout_id]
+            engine.ledger.settle(Fate.LATE, n_tokens)
+        engine.tell(news)
 
     def record_padding(self, rollouts: int, tokens: int) -> None:
         """Account for rollouts that the host generated only to fill a round, and threw away."""
+        integer("rollouts", rollouts, low=0)
         self.ledger.request(rollouts)
-        self.ledger.settle(Fate.PADDING, tokens, rollouts)
+        self.ledger.settle(Fate.PADDING, integer("tokens", tokens, low=0), rollouts)
 
     def finish(self) -> Batch:
         """Close the step and return the rows to train on.
@@ -217,9 +227,10 @@ class Controller:
             CallOrderError: no step is open.
         """
         self._require(opened=True, call="finish")
+        ended_early = not self._engine.is_done
         self._engine.settle_all()
-        batch, late = close_batch(self._engine, fill=self._fill, aggregation=self._aggregation)
-        self._late |= late
+        batch = self._close(ended_early=ended_early)
+        self._late |= {i: group.prompt_id for group in self._engine.groups for i in group.out()}
         self._is_open = False
         return batch
 
@@ -234,8 +245,17 @@ class Controller:
             raise CallOrderError(
                 f"drain is for close='streaming'; this strategy closes with {self.strategy.close!r}"
             )
-        batch, _ = close_batch(self._engine, fill="none", aggregation=self._aggregation, drain=True)
-        return batch
+        return self._close(drain=True)
+
+    def _close(self, *, ended_early: bool = False, drain: bool = False) -> Batch:
+        return close_batch(
+            self._engine,
+            fill="none" if drain else self._fill,
+            aggregation=self._aggregation,
+            divisor=self._divisor,
+            ended_early=ended_early,
+            drain=drain,
+        )
 
     def _require(self, *, opened: bool, call: str) -> None:
         if opened and not self._is_open:
@@ -249,18 +269,20 @@ class Controller:
         Rollouts that are out when the state is taken are asked for again, with their ids and seeds, after it
         is restored.
         """
+        engine = self._engine
         return {
             "version": _VERSION,
-            "seed": self._seed,
-            "fingerprint": self._pool.fingerprint if self._pool is not None else None,
-            "pool": self._pool.state_dict() if self._pool is not None else None,
-            "late": sorted(self._late),
-            "open": self._engine.open_state() if self._is_open else None,
-            **self._engine.state_dict(),
+            "seed": engine.seed,
+            "fingerprint": None if engine.pool is None else engine.pool.fingerprint,
+            "pool": None if engine.pool is None else engine.pool.state_dict(),
+            "late": [[rollout_id, prompt_id] for rollout_id, prompt_id in self._late.items()],
+            "open": engine.open_state() if self._is_open else None,
+            "belief": self.strategy.belief.state_dict(),
+            **engine.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of the same prompt set.
+        """Restore a state of the same prompt set; an error leaves the controller as it was.
 
         Raises:
             StateError: another version, other keys, another pool; the message names the difference.
@@ -276,18 +298,47 @@ class Controller:
             raise StateError(
                 f"controller state lacks {sorted(_KEYS - set(state))} and has unknown {sorted(set(state) - _KEYS)}"
             )
-        ours = self._pool.fingerprint if self._pool is not None else None
+        old = self._engine
+        ours = None if old.pool is None else old.pool.fingerprint
         if state["fingerprint"] != ours:
             raise StateError(
                 f"controller state was saved for another prompt set (fingerprint {state['fingerprint']}, here {ours}): "
                 "resume with the dataset of the run, or start a new run directory"
             )
-        self._seed = self._engine.seed = state["seed"]
-        if self._pool is not None:
-            self._pool = self._engine.pool = Pool(self._pool.ids, seed=self._seed)
-            self._pool.load_state_dict(state["pool"])
-        self._engine.load_state_dict(state)
-        self._late = set(state["late"])
-        self._is_open = state["open"] is not None
-        if self._is_open:
-            self._engine.load_open(state["open"])
+        pool = None if old.pool is None else Pool(old.pool.ids, seed=state["seed"])
+        if pool is not None:
+            pool.load_state_dict(state["pool"])
+        engine = Engine(
+            old.strategy,
+            old.budget,
+            train_rows=old.train_rows,
+            pool=pool,
+            seed=state["seed"],
+            retries=old.retry_share,
+        )
+        engine.load_state_dict(state)
+        if state["open"] is not None:
+            engine.load_open(state["open"])
+        self.strategy.belief.load_state_dict(state["belief"])
+        self._engine, self._is_open = engine, state["open"] is not None
+        self._late = {int(rollout_id): prompt_id for rollout_id, prompt_id in state["late"]}
+
+
+def _check_rows(strategy: Strategy, budget: Budget, train_rows: int | None, divisor: int) -> None:
+    """Check that the rows to train on and the budget fit each other, the closing, and the host's ranks."""
+    planned = budget.planned_rollouts
+    if budget.rollouts is not None:
+        multiple("budget", planned, divisor)
+    if train_rows is None:
+        return
+    multiple("train_rows", integer("train_rows", train_rows, low=1), divisor)
+    if strategy.close == "fixed_spend" and planned > train_rows:
+        raise ArgumentError(
+            f"close='fixed_spend' trains everything that was generated, so the budget must be <= train_rows="
+            f"{train_rows}, got {planned} rollouts; lower the budget, leave train_rows out, or use close='fixed_train'"
+        )
+    if strategy.close == "fixed_train" and planned < train_rows:
+        raise ArgumentError(
+            f"close='fixed_train' fills train_rows={train_rows} from what was generated, so the budget must be >= "
+            f"that, got {planned} rollouts; raise the budget (about train_rows over the share of effective groups)"
+        )

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, final
 
 import numpy as np
 
 from neyman import beliefs
-from neyman._checks import FloatP
+from neyman._checks import FloatP, IntP
+from neyman.asking import priority
 from neyman.errors import StateError
 from neyman.groups import Group, Phase, Slot, SlotState
 from neyman.keyed import PromptId, keyed_rng
 from neyman.ledger import Fate, Ledger
-from neyman.messages import Told
+from neyman.messages import News, Place, Told
 from neyman.pool import Pool
 from neyman.rules import Evidence, StepView
 from neyman.step import Budget, Cancel, GroupReport, Reason, Status
 from neyman.strategy import Strategy
+from neyman.waiting import Waiting
 from neyman.waves import Waves
+
+_GROUP_SIZE = 8  # where the host brings no prompts that the budget could be divided by
+_KEPT = ("step", "clock", "next_rollout")
+_OPEN = (
+    "policy_version",
+    "left",
+    "retries_left",
+    "recount_pending",
+    "exhausted",
+    "was_cut",
+    "rounds",
+    "awaiting_round",
+    "asked",
+    "tokens_told",
+    "first_error",
+)
 
 
 @final
@@ -41,11 +59,12 @@ class Engine:
         seed: int,
         retries: float,
     ) -> None:
-        self.strategy = strategy.with_options(belief=copy.deepcopy(strategy.belief))
+        self.strategy = strategy
         self.budget, self.train_rows, self.pool, self.seed = budget, train_rows, pool, seed
         self.retry_share = retries
         self.ledger = Ledger()
         self.step = -1
+        self.clock = -1  # the step to which the belief has been advanced
         self.next_rollout = 0
         self.carried: list[Group] = []
         self.waves = Waves(self)
@@ -55,16 +74,20 @@ class Engine:
         self.candidates, self.policy_version = candidates, policy_version
         self.groups: list[Group] = []
         self.opened: set[PromptId] = set()
-        self.where: dict[int, tuple[int, Group, Slot]] = {}
+        self.where: dict[int, Place] = {}
         self.live: dict[int, None] = {}
-        self.queue: dict[int, None] = {}
+        self.waiting = Waiting()
+        self.lost: list[tuple[int, Slot]] = []  # out when the state was saved
         self.cancels: list[Cancel] = []
         self.left = self.budget.planned_rollouts
-        self.retries_left = math.floor(self.retry_share * self.left)
+        self.retries_left = math.floor(self.retry_share * self.left + 1e-9)
         self.recount_pending = False
         self.exhausted = False
+        self.was_cut = False  # by the token budget
         self.rounds = 0
         self.awaiting_round = False
+        self.asked = 0
+        self.out = 0
         self.tokens_told = 0
         self.first_error: str | None = None
         self.drained: set[int] = set()
@@ -78,18 +101,31 @@ class Engine:
     @property
     def average(self) -> int:
         """Rollouts per host-brought prompt that the step's target allows."""
+        if not self.candidates:
+            return _GROUP_SIZE
         target = self.train_rows if self.strategy.close == "fixed_train" and self.train_rows else None
-        return max(1, (target or self.budget.planned_rollouts) // max(1, len(self.candidates)))
+        return max(1, (target or self.budget.planned_rollouts) // len(self.candidates))
 
     def begin(self, candidates: list[PromptId], step: int, policy_version: int) -> None:
-        """Open the first groups of a step."""
-        passed, self.step = step - self.step, step
+        """Open the first groups of a step; an error leaves the controller as it was."""
+        before = self.step
         self._reset(candidates, policy_version)
-        self.strategy.belief.advance(passed)
-        if self.strategy.verdict is None:
-            self._plan_at_once()
-        else:
-            self.waves.begin()
+        self.step = step
+        if step > self.clock:
+            self.strategy.belief.advance(step - self.clock)
+            self.clock = step
+        try:
+            if self.strategy.verdict is None:
+                self._plan_at_once()
+            else:
+                self.waves.begin()
+        except Exception:
+            for index in range(len(self.groups)):
+                self.release(index)
+            self.carried += [group for group in self.groups if group.carried]
+            self._reset([], policy_version)
+            self.step = before
+            raise
 
     def view(self) -> StepView:
         """Return the step as a selection rule sees it."""
@@ -102,30 +138,40 @@ class Engine:
             rng=lambda *keys: keyed_rng(self.seed, self.step, *keys),
         )
 
-    def open(self, prompt_ids: Sequence[PromptId], *, size: int, length: int, reason: Reason) -> list[Group]:
-        """Open groups and plan their first slots, which spends the budget."""
-        groups = []
+    def open(
+        self, prompt_ids: Sequence[PromptId], *, sizes: Sequence[int], lengths: Sequence[int], reason: Reason
+    ) -> None:
+        """Open groups and plan their first slots, which spends the budget; what it cannot pay stays closed."""
+        verdict = self.strategy.verdict
         mean, variance = self.strategy.belief.predict(prompt_ids)
+        a, b = beliefs.beta_parameters(self.strategy.belief, prompt_ids)
+        opened = []
         for place, prompt_id in enumerate(prompt_ids):
-            group = Group(prompt_id=prompt_id, size=size, reason=reason)
+            if not self.left or not lengths[place]:
+                continue
+            group = Group(prompt_id=prompt_id, size=sizes[place], reason=reason)
             group.predicted, group.uncertainty = float(mean[place]), math.sqrt(variance[place])
-            if self.strategy.verdict is not None:
-                group.looks = self.strategy.verdict.looks(size)
+            group.prior = (float(a[place]), float(b[place]))
+            if verdict is not None:
+                group.looks = verdict.looks(group.size)
             else:
                 group.phase = Phase.COMMITTED
-            self.add(group)
-            self.plan(len(self.groups) - 1, length)
-            groups.append(group)
+            self.plan(self.add(group), lengths[place])
+            opened.append(prompt_id)
         if self.pool is not None:
-            self.pool.open(prompt_ids)
-        self.ledger.visit(prompt_ids)
-        return groups
+            self.pool.open(opened)
+        self.ledger.visit(opened)
 
-    def add(self, group: Group) -> None:
-        """Put a group into play."""
+    def add(self, group: Group) -> int:
+        """Put a group into play and return its index."""
+        index = len(self.groups)
         self.groups.append(group)
         self.opened.add(group.prompt_id)
-        self.live[len(self.groups) - 1] = None
+        self.live[index] = None
+        for slot in group.slots:
+            if slot.rollout_id is not None:
+                self.where[slot.rollout_id] = (index, group, slot)
+        return index
 
     def plan(self, index: int, length: int, *, from_allowance: bool = False) -> int:
         """Extend a group towards ``length`` slots as far as the budget goes; return the slots added."""
@@ -139,29 +185,34 @@ class Engine:
             paid += extra
         group.plan(len(group.slots) + paid)
         if paid:
-            self.queue[index] = None
             self.live[index] = None
+            self._wait(index)
         return paid
+
+    def _wait(self, index: int) -> None:
+        self.waiting.push(index, priority(self.groups[index].reason))
 
     def _plan_at_once(self) -> None:
         rule = self.strategy.allocate
-        count = max(1, round(self.strategy.prompts * len(self.candidates))) if self.candidates else 1
+        if self.candidates:
+            count = max(1, round(self.strategy.prompts * len(self.candidates)))
+        else:
+            count = max(1, self.left // rule.group_size(self.average))
         if rule.probe:
             count = min(count, max(1, self.left // rule.probe))
         ids = self.strategy.select.pick(self.view(), count)
         self.exhausted = len(ids) < count
         if not ids:
             return
-        if rule.probe and rule.probe * len(ids) <= self.left:
-            self.open(ids, size=rule.probe, length=rule.probe, reason=Reason.PROBE)
-            self.recount_pending = True
-            return
-        counts = rule.counts(self.evidence(ids, np.zeros(len(ids), dtype=np.int64)), self.left)
-        for prompt_id, n in zip(ids, counts.tolist(), strict=True):
-            if n:
-                self.open([prompt_id], size=n, length=n, reason=Reason.PLANNED)
+        first = rule.probe if rule.probe * len(ids) <= self.left else 0
+        issued = np.full(len(ids), first, dtype=np.int64)
+        # After a probe the counts are taken again; that they exist is checked now, not in the middle of a step.
+        counts = rule.counts(self.evidence(ids, issued), self.left).tolist()
+        self.recount_pending = first > 0
+        sizes = issued.tolist() if first else counts
+        self.open(ids, sizes=sizes, lengths=sizes, reason=Reason.PROBE if first else Reason.PLANNED)
 
-    def evidence(self, ids: Sequence[PromptId], issued: Any) -> Evidence:
+    def evidence(self, ids: Sequence[PromptId], issued: IntP) -> Evidence:
         """Join the belief with the outcomes of this step, as a Beta per prompt."""
         a, b = beliefs.beta_parameters(self.strategy.belief, ids)
         by_id = {group.prompt_id: group for group in self.groups}
@@ -182,47 +233,45 @@ class Engine:
             self.groups[index].size, self.groups[index].reason = n, Reason.CONTINUE
             self.plan(index, n)
 
-    def tell(self, news: list[Told]) -> None:
+    def tell(self, news: News) -> None:
         """Take in checked outcomes and draw the consequences, group by group in their order."""
-        touched: set[int] = set()
-        for told in news:
-            group = self.groups[told.group_index]
+        for told in news.results:
             self.awaiting_round = False
-            self.tokens_told += told.outcome.n_tokens
+            self.out -= 1
+            self.tokens_told += told.n_tokens
             if told.is_missing:
-                self._miss(told, group)
+                self._miss(told)
             else:
-                version = told.outcome.policy_version
-                group.record(
-                    told.slot,
-                    told.outcome,
-                    told.reward,
-                    told.success,
-                    self.policy_version if version is None else version,
-                )
-            touched.add(told.group_index)
-        for index in sorted(touched):
+                self._record(told)
+        for told in news.fragments:
+            self.tokens_told += told.n_tokens
+            told.slot.n_tokens += told.n_tokens
+            if told.group_index in self.drained:  # its account is settled: the tokens follow
+                mixed = self.groups[told.group_index].is_mixed
+                self.ledger.settle(Fate.TRAINED if mixed else Fate.UNIFORM, told.n_tokens, 0)
+        for index in sorted({told.group_index for told in news.results}):
             self._settle(index)
-        self._next_moves()
+        if self.strategy.verdict is not None:
+            self.waves.advance()
+        elif self.recount_pending and not self.live:
+            self._recount()
 
-    def close_plans(self) -> None:
-        """Give up planned slots that the token budget cannot pay any more."""
-        for index in list(self.live):
-            self.retire(index)
-        self.left = 0
-        self.recount_pending = False
+    def _record(self, told: Told) -> None:
+        slot, version = told.slot, told.policy_version
+        slot.state, slot.reward, slot.success = SlotState.VALID, told.reward, told.success
+        slot.n_tokens, slot.trajectory_id, slot.delivered = told.n_tokens, told.trajectory_id, True
+        slot.policy_version = self.policy_version if version is None else version
 
-    def _miss(self, told: Told, group: Group) -> None:
-        status = Status(told.outcome.status)
-        fate = {Status.TIMEOUT: Fate.TIMEOUT, Status.ABORTED: Fate.ABORTED}.get(status, Fate.FAILED)
-        self.ledger.settle(fate, told.outcome.n_tokens)
-        self.first_error = self.first_error or told.outcome.error
-        slot = told.slot
-        slot.delivered = status is Status.OK
+    def _miss(self, told: Told) -> None:
+        group, slot = self.groups[told.group_index], told.slot
+        fate = {Status.TIMEOUT: Fate.TIMEOUT, Status.ABORTED: Fate.ABORTED}.get(told.status, Fate.FAILED)
+        self.ledger.settle(fate, told.n_tokens)
+        self.first_error = self.first_error or told.error
+        slot.delivered = told.status is Status.OK
         if group.is_live and slot.tries < self.strategy.max_tries and self.retries_left > 0:
             self.retries_left -= 1
             slot.state, group.reason = SlotState.PLANNED, Reason.RETRY
-            self.queue[told.group_index] = None
+            self._wait(told.group_index)
         else:
             slot.state = SlotState.MISSING
 
@@ -232,28 +281,37 @@ class Engine:
             self.waves.judge(index)
         if not group.is_live or group.is_resolved:
             self.retire(index)
+            if not group.outcomes()[1]:
+                group.reason = Reason.GIVEN_UP
+        elif index in self.waiting:
+            self._wait(index)  # its reason, hence its rank, may have changed
 
     def retire(self, index: int) -> None:
         """Take a group out of play; what it planned and did not ask for goes back to the budget."""
+        if index not in self.live:
+            return
         group = self.groups[index]
-        self.live.pop(index, None)
-        self.queue.pop(index, None)
-        planned = [slot for slot in group.slots if slot.state is SlotState.PLANNED]
-        if planned:
-            self.left += sum(slot.tries == 0 for slot in planned)
-            self.retries_left += sum(slot.tries > 0 for slot in planned)
-            group.slots = [slot for slot in group.slots if slot.state is not SlotState.PLANNED]
-        out = tuple(
-            s.rollout_id for s in group.slots if s.state is SlotState.OUT and s.rollout_id is not None
-        )
-        if out and not group.is_live:
-            self.cancels.append(Cancel(prompt_id=group.prompt_id, rollout_ids=out, reason=group.reason))
-
-    def _next_moves(self) -> None:
+        del self.live[index]
+        self.release(index)
+        if not group.is_live and (out := group.out()):
+            self.cancels.append(
+                Cancel(prompt_id=group.prompt_id, rollout_ids=tuple(out), reason=group.reason)
+            )
         if self.strategy.verdict is not None:
-            self.waves.advance()
-        elif self.recount_pending and not self.live:
-            self._recount()
+            self.waves.retired(index)
+
+    def release(self, index: int) -> None:
+        """Give back what a group planned and did not ask for."""
+        self.waiting.discard(index)
+        for slot in self.groups[index].release():
+            self.left += slot.tries == 0
+            self.retries_left += slot.tries > 0
+
+    def close_plans(self) -> None:
+        """Give up what the token budget cannot pay any more."""
+        self.was_cut = self.was_cut or not self.is_done
+        self.settle_all()
+        self.left = 0
 
     def settle_all(self) -> None:
         """Nothing is awaited any more: retire what is left in play."""
@@ -267,34 +325,21 @@ class Engine:
         return cancels
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what outlives a step, JSON-safe."""
+        """Return what outlives a step beside the belief, JSON-safe."""
         return {
-            "step": self.step,
-            "next_rollout": self.next_rollout,
-            "belief": self.strategy.belief.state_dict(),
+            **{name: getattr(self, name) for name in _KEPT},
             "ledger": self.ledger.state_dict(),
             "carried": [group.state_dict() for group in self.carried],
-            "yield": self.waves.state_dict(),
+            "yield": self.waves.observed.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what outlives a step."""
-        self.step, self.next_rollout = int(state["step"]), int(state["next_rollout"])
-        self.strategy.belief.load_state_dict(state["belief"])
+        """Restore what outlives a step beside the belief."""
+        for name in _KEPT:
+            setattr(self, name, int(state[name]))
         self.ledger.load_state_dict(state["ledger"])
         self.carried = [Group.from_state(raw) for raw in state["carried"]]
-        self.waves.load_state_dict(state["yield"])
-
-    _OPEN_SCALARS = (
-        "policy_version",
-        "left",
-        "retries_left",
-        "recount_pending",
-        "exhausted",
-        "rounds",
-        "tokens_told",
-        "first_error",
-    )
+        self.waves.observed.load_state_dict(state["yield"])
 
     def open_state(self) -> dict[str, Any]:
         """Return the open step, JSON-safe."""
@@ -302,24 +347,32 @@ class Engine:
             "candidates": list(self.candidates),
             "groups": [group.state_dict() for group in self.groups],
             "live": list(self.live),
-            **{name: getattr(self, name) for name in self._OPEN_SCALARS},
+            "drained": sorted(self.drained),
+            "reports": [asdict(report) for report in self.reports],
+            **{name: getattr(self, name) for name in _OPEN},
         }
 
     def load_open(self, state: Mapping[str, Any]) -> None:
-        """Restore an open step; what was out is planned again under its own ids."""
-        if set(state) != {"candidates", "groups", "live", *self._OPEN_SCALARS}:
+        """Restore an open step; what was out is asked for again under its own ids.
+
+        Raises:
+            StateError: other fields than expected.
+        """
+        if set(state) != {"candidates", "groups", "live", "drained", "reports", *_OPEN}:
             raise StateError(f"the open step of the state has other fields than expected: {sorted(state)}")
         self._reset(list(state["candidates"]), state["policy_version"])
         for raw in state["groups"]:
             self.add(Group.from_state(raw))
-        self.live = dict.fromkeys(state["live"])
-        for name in self._OPEN_SCALARS:
+        self.live, self.drained = dict.fromkeys(state["live"]), set(state["drained"])
+        self.reports = [GroupReport(**raw) for raw in state["reports"]]
+        for name in _OPEN:
             setattr(self, name, state[name])
         for index, group in enumerate(self.groups):
-            for slot in group.slots:
-                if slot.state is SlotState.OUT and group.is_live:
-                    slot.state, slot.reissue = SlotState.PLANNED, True
-                elif slot.rollout_id is not None:
-                    self.where[slot.rollout_id] = (index, group, slot)
-                if slot.state is SlotState.PLANNED:
-                    self.queue[index] = None
+            states = [slot.state for slot in group.slots]
+            self.out += states.count(SlotState.OUT)
+            if index in self.live:
+                self.lost += [(index, slot) for slot in group.slots if slot.state is SlotState.OUT]
+                if SlotState.PLANNED in states:
+                    self._wait(index)
+        if self.strategy.verdict is not None:
+            self.waves.restore()

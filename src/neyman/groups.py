@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from neyman.errors import StateError
 from neyman.keyed import PromptId
-from neyman.step import Outcome, Reason
+from neyman.step import Reason
 
 
 class Phase(StrEnum):
@@ -18,6 +19,7 @@ class Phase(StrEnum):
     COMMITTED = "trained when its planned slots are resolved"
     ABANDONED = "given up by a verdict"
     SURPLUS = "not needed any more"
+    UNFINISHED = "without a verdict when the budget ended"
 
 
 class SlotState(StrEnum):
@@ -37,7 +39,6 @@ class Slot:
     rollout_id: int | None = None
     draw: int = -1
     tries: int = 0
-    reissue: bool = False  # was out when the state was saved: asked for again under its own id
     reward: float = math.nan
     success: bool = False
     n_tokens: int = 0
@@ -64,9 +65,13 @@ class Group:
         phase: where the group stands.
         carried: whether it comes from an earlier step.
         looked: verdicts taken.
-        draws: rollouts asked for, retries included; numbers the draws.
+        draws: rollouts asked for in this step, retries included; numbers the draws.
         predicted: success rate expected before the step.
         uncertainty: standard deviation of that.
+        prior: the same as Beta parameters, under which verdicts are taken.
+        committed: what the verdict said; None where none was taken in this step.
+        stopped_at: slots at the verdict that gave the group up.
+        settled: resolved slots before the first unresolved one, as far as counted.
         slots: its places, in order.
     """
 
@@ -80,6 +85,10 @@ class Group:
     draws: int = 0
     predicted: float = math.nan
     uncertainty: float = math.nan
+    prior: tuple[float, float] = (1.0, 1.0)
+    committed: bool | None = None
+    stopped_at: int = 0
+    settled: int = 0
     slots: list[Slot] = field(default_factory=list)
 
     def plan(self, length: int) -> int:
@@ -88,23 +97,36 @@ class Group:
         self.slots.extend(Slot() for _ in range(added))
         return added
 
+    def release(self) -> list[Slot]:
+        """Remove the planned slots and return them."""
+        planned = [slot for slot in self.slots if slot.state is SlotState.PLANNED]
+        if planned:
+            self.slots = [slot for slot in self.slots if slot.state is not SlotState.PLANNED]
+        return planned
+
     @property
     def prefix(self) -> int:
-        """Resolved slots before the first unresolved one."""
-        for i, slot in enumerate(self.slots):
-            if not slot.resolved:
-                return i
-        return len(self.slots)
+        """Resolved slots before the first unresolved one; amortised O(1), as none is ever unresolved again."""
+        while self.settled < len(self.slots) and self.slots[self.settled].resolved:
+            self.settled += 1
+        return self.settled
 
     def resolved(self) -> int:
         """Return the resolved slots, wherever they stand."""
         return sum(slot.resolved for slot in self.slots)
 
-    def outcomes(self, length: int | None = None, *, arrival: bool = False) -> tuple[int, int]:
-        """Return (successes, valid outcomes) of the first ``length`` slots, or of all that arrived."""
-        slots = self.slots if arrival or length is None else self.slots[:length]
-        valid = [slot for slot in slots if slot.state is SlotState.VALID]
+    def outcomes(self, length: int | None = None) -> tuple[int, int]:
+        """Return (successes, valid outcomes) of the first ``length`` slots, or of all."""
+        valid = [slot for slot in self.slots[:length] if slot.state is SlotState.VALID]
         return sum(slot.success for slot in valid), len(valid)
+
+    def valid(self) -> list[Slot]:
+        """Return the slots with a valid result."""
+        return [slot for slot in self.slots if slot.state is SlotState.VALID]
+
+    def out(self) -> list[int]:
+        """Return the rollouts that are awaited."""
+        return [s.rollout_id for s in self.slots if s.state is SlotState.OUT and s.rollout_id is not None]
 
     @property
     def is_mixed(self) -> bool:
@@ -115,46 +137,62 @@ class Group:
     @property
     def is_resolved(self) -> bool:
         """Whether every planned slot is resolved."""
-        return all(slot.resolved for slot in self.slots)
+        return self.prefix == len(self.slots)
 
     @property
     def is_live(self) -> bool:
         """Whether the group still asks for rollouts."""
         return self.phase in (Phase.OPEN, Phase.COMMITTED)
 
-    def record(self, slot: Slot, outcome: Outcome, reward: float, success: bool, version: int) -> None:
-        """Write a valid outcome into a slot."""
-        slot.state, slot.reward, slot.success = SlotState.VALID, reward, success
-        slot.n_tokens, slot.policy_version = outcome.n_tokens, version
-        slot.trajectory_id, slot.delivered = outcome.trajectory_id, True
+    @property
+    def is_short(self) -> bool:
+        """Whether valid results are missing: up to the whole size, or to where a verdict ended the group."""
+        wanted = self.size if self.is_live else len(self.slots)
+        return self.outcomes()[1] < wanted
+
+    def carry(self) -> None:
+        """Keep the valid results for a later step."""
+        self.slots = self.valid()
+        self.carried, self.committed, self.stopped_at = True, None, 0
+        self.settled = self.draws = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, JSON-safe (a missing reward is None)."""
+        """Return the state, JSON-safe (what is not known is None)."""
         state = asdict(self)
         state["reason"], state["phase"] = self.reason.name, self.phase.name
-        if math.isnan(self.predicted):
-            state["predicted"] = state["uncertainty"] = None
+        state["looks"], state["prior"] = list(self.looks), list(self.prior)
+        for name in ("predicted", "uncertainty"):
+            state[name] = _known(state[name])
         for slot, raw in zip(self.slots, state["slots"], strict=True):
-            raw["state"] = slot.state.name
-            raw["reward"] = None if math.isnan(slot.reward) else slot.reward
+            raw["state"], raw["reward"] = slot.state.name, _known(slot.reward)
         return state
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Group:
-        """Restore a group."""
-        slots = [
-            Slot(
-                **{
-                    **raw,
-                    "state": SlotState[raw["state"]],
-                    "reward": math.nan if raw["reward"] is None else raw["reward"],
-                }
-            )
-            for raw in state["slots"]
-        ]
-        fields = {**state, "reason": Reason[state["reason"]], "phase": Phase[state["phase"]], "slots": slots}
-        return cls(**{**fields, "looks": tuple(state["looks"]), **_prediction(state)})
+        """Restore a group.
+
+        Raises:
+            StateError: keys are missing or unknown, or a name is not known here.
+        """
+        try:
+            slots = [
+                Slot(**{**raw, "state": SlotState[raw["state"]], "reward": _number(raw["reward"])})
+                for raw in state["slots"]
+            ]
+            restored: dict[str, Any] = {name: _number(state[name]) for name in ("predicted", "uncertainty")}
+            restored |= {"reason": Reason[state["reason"]], "phase": Phase[state["phase"]], "slots": slots}
+            restored |= {"looks": tuple(state["looks"]), "prior": tuple(state["prior"])}
+            return cls(**{**state, **restored})
+        except (KeyError, TypeError) as error:
+            raise StateError(
+                f"the state holds a group that this neyman cannot read ({type(error).__name__}: {error}); load it "
+                "with the neyman that wrote it"
+            ) from error
 
 
-def _prediction(state: dict[str, Any]) -> dict[str, float]:
-    return {name: math.nan if state[name] is None else state[name] for name in ("predicted", "uncertainty")}
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

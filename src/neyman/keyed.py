@@ -38,8 +38,8 @@ def keyed_rng(*keys: Key) -> np.random.Generator:
 
 
 def keyed_seed(*keys: Key) -> int:
-    """Return a non-negative seed that every engine takes (31 bits: some engines parse signed integers)."""
-    return keyed_hash(*keys) >> 33
+    """Return a seed below 2^30: with any draw added it fits the signed 32 bits that some engines parse."""
+    return keyed_hash(*keys) >> 34
 
 
 def fingerprint(ids: Sequence[PromptId]) -> str:

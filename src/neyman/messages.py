@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from neyman.errors import ContractError
+import numpy as np
+
+from neyman._checks import integer
+from neyman.errors import ArgumentError, ContractError
 from neyman.groups import Group, Slot, SlotState
-from neyman.ledger import Fate, Ledger
+from neyman.keyed import PromptId
 from neyman.step import Outcome, Status
 
 _TOLERANCE = 1e-6
 
+Place = tuple[int, Group, Slot]  # a group's index, the group, and the slot that a rollout was drawn for
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """One checked outcome and the slot it belongs to.
 
     Args:
-        group_index: the group.
+        rollout_id: the rollout.
+        group_index: its group.
         slot: its slot.
-        outcome: as told.
+        status: how it ended.
         reward: the number, NaN when missing.
-        success: the binary outcome; meaningless when the reward is missing.
+        success: the binary outcome; False when the reward is missing.
+        n_tokens: completion tokens, over all fragments told together.
+        policy_version: None means the step's.
+        trajectory_id: None where the rollout is one piece.
+        error: what went wrong.
     """
 
+    rollout_id: int
     group_index: int
     slot: Slot
-    outcome: Outcome
+    status: Status
     reward: float
     success: bool
+    n_tokens: int
+    policy_version: int | None
+    trajectory_id: str | int | None
+    error: str | None
 
     @property
     def is_missing(self) -> bool:
@@ -39,20 +54,119 @@ class Told:
         return math.isnan(self.reward)
 
 
-def _number(value: Any, outcome: Outcome) -> float:
-    if value is None:
+@dataclass(slots=True)
+class News:
+    """What a call of ``tell`` brought, in the order of rollout ids whatever the order of arrival.
+
+    Args:
+        results: first results of rollouts of the open step.
+        fragments: later pieces of trajectories that have a valid result; only their tokens are news.
+        late: tokens by rollout, of rollouts whose step has closed.
+    """
+
+    results: list[Told] = field(default_factory=list)
+    fragments: list[Told] = field(default_factory=list)
+    late: dict[int, int] = field(default_factory=dict)
+
+
+def parse_outcomes(
+    outcomes: Iterable[Outcome], where: Mapping[int, Place], late: Mapping[int, PromptId], next_rollout: int
+) -> News:
+    """Check outcomes against what was asked for and return what is new. Nothing is changed.
+
+    A rollout told twice counts once: the first valid result does. Fragments of one trajectory (same rollout,
+    same ``trajectory_id``) are one outcome, and their tokens add up.
+
+    Args:
+        outcomes: as told.
+        where: the slots of the open step's rollouts.
+        late: rollouts of closed steps that are still out, with their prompts.
+        next_rollout: ids from here on were never given.
+
+    Raises:
+        ContractError: an unknown rollout, another prompt, an unknown status, a reward that is no number or not
+            binary; the first such outcome is named.
+    """
+    news, fresh = News(), dict[int, Told]()
+    for outcome in outcomes:
+        rollout_id = outcome.rollout_id
+        if rollout_id in late:
+            _same_prompt(outcome, late[rollout_id])
+            news.late.setdefault(rollout_id, _tokens(outcome))
+        elif rollout_id in where:
+            told = _check(outcome, where[rollout_id])
+            if told.slot.state is SlotState.OUT and told.slot.rollout_id == rollout_id:
+                earlier = fresh.get(told.rollout_id)
+                fresh[told.rollout_id] = told if earlier is None else _merge(earlier, told)
+            elif _continues(told):
+                news.fragments.append(told)
+        elif not (isinstance(rollout_id, int | np.integer) and 0 <= rollout_id < next_rollout):
+            raise ContractError(
+                f"rollout {rollout_id!r} (prompt {outcome.prompt_id!r}) was never asked for; tell the ids of the "
+                "requests, and tell them to the controller that asked"
+            )
+    news.results = [fresh[rollout_id] for rollout_id in sorted(fresh)]
+    return news
+
+
+def _check(outcome: Outcome, place: Place) -> Told:
+    index, group, slot = place
+    _same_prompt(outcome, group.prompt_id)
+    try:
+        status = Status(outcome.status)
+    except ValueError:
+        raise _refused(
+            outcome, f"has the status {outcome.status!r}; use one of {[*map(str, Status)]}"
+        ) from None
+    reward = _reward(outcome) if status is Status.OK else math.nan
+    return Told(
+        rollout_id=int(outcome.rollout_id),
+        group_index=index,
+        slot=slot,
+        status=status,
+        reward=reward,
+        success=_success(outcome, reward),
+        n_tokens=_tokens(outcome),
+        policy_version=None if outcome.policy_version is None else int(outcome.policy_version),
+        trajectory_id=_plain(outcome.trajectory_id),
+        error=None if outcome.error is None else str(outcome.error),
+    )
+
+
+def _refused(outcome: Outcome, why: str) -> ContractError:
+    return ContractError(f"rollout {outcome.rollout_id} of prompt {outcome.prompt_id!r} {why}")
+
+
+def _same_prompt(outcome: Outcome, prompt_id: PromptId) -> None:
+    if outcome.prompt_id != prompt_id:
+        raise ContractError(
+            f"rollout {outcome.rollout_id} belongs to prompt {prompt_id!r}, but was told under "
+            f"{outcome.prompt_id!r}: rows are out of line"
+        )
+
+
+def _tokens(outcome: Outcome) -> int:
+    try:
+        return integer("n_tokens", outcome.n_tokens, low=0)
+    except ArgumentError as error:
+        raise _refused(outcome, f"cannot be counted: {error}") from None
+
+
+def _reward(outcome: Outcome) -> float:
+    if outcome.reward is None:
         return math.nan
     try:
-        reward = float(value)
+        reward = float(outcome.reward)
     except (TypeError, ValueError):
-        raise ContractError(
-            f"rollout {outcome.rollout_id} of prompt {outcome.prompt_id!r} has the reward {value!r}, which is no "
-            "number; tell None for a result that could not be judged"
+        raise _refused(
+            outcome,
+            f"has the reward {outcome.reward!r}, which is no number; tell None for a result that could not be judged",
         ) from None
     if math.isinf(reward):
-        raise ContractError(
-            f"rollout {outcome.rollout_id} of prompt {outcome.prompt_id!r} has an infinite reward ({reward}), which "
-            "would make every advantage of its group NaN; clip it, or tell None for a result that could not be judged"
+        raise _refused(
+            outcome,
+            f"has an infinite reward ({reward}), which would make every advantage of its group NaN; clip it, or tell "
+            "None for a result that could not be judged",
         )
     return reward
 
@@ -61,68 +175,40 @@ def _success(outcome: Outcome, reward: float) -> bool:
     if math.isnan(reward):
         return False
     if outcome.success is not None:
+        if outcome.success not in (0, 1):
+            raise _refused(
+                outcome,
+                f"has the success {outcome.success!r}; tell True, False, or None where the reward says it",
+            )
         return bool(outcome.success)
     if abs(reward - 1.0) <= _TOLERANCE:
         return True
     if min(abs(reward), abs(reward + 1.0)) <= _TOLERANCE:
         return False
-    raise ContractError(
-        f"rollout {outcome.rollout_id} of prompt {outcome.prompt_id!r} has the reward {reward}, which is not binary "
-        "(1 for success, 0 or -1 for failure), and no success was named; either tell success=True/False, the "
-        "verified outcome, or name it once at the host: a callable, or one reward function and a threshold"
+    raise _refused(
+        outcome,
+        f"has the reward {reward}, which is not binary (1 for success, 0 or -1 for failure), and no success was named; "
+        "either tell success=True/False, the verified outcome, or name it once at the host: a callable, or one reward "
+        "function and a threshold",
     )
 
 
-def parse_outcomes(
-    outcomes: Iterable[Outcome], where: dict[int, tuple[int, Group, Slot]], late: set[int], ledger: Ledger
-) -> list[Told]:
-    """Check outcomes against what was asked for and return those that carry news.
+def _plain(trajectory_id: Any) -> str | int | None:
+    return int(trajectory_id) if isinstance(trajectory_id, np.integer) else trajectory_id
 
-    Results of closed steps and results told twice are counted and left out. Fragments of one trajectory
-    (same rollout, same ``trajectory_id``) count as one outcome; their tokens add up.
 
-    Raises:
-        ContractError: an unknown rollout, another prompt, a reward that is no number or not binary; the
-            first such outcome is named, and nothing was changed.
-    """
-    listed = list(outcomes)
-    news: list[Told] = []
-    stale: list[Outcome] = []
-    fragments: list[tuple[Slot | Told, Outcome]] = []
-    fresh: dict[int, Told] = {}
-    for outcome in listed:
-        if outcome.rollout_id in late:
-            stale.append(outcome)
-            continue
-        if outcome.rollout_id not in where:
-            raise ContractError(
-                f"rollout {outcome.rollout_id!r} (prompt {outcome.prompt_id!r}) was never asked for; tell the ids of "
-                "the requests, and tell them to the controller that asked"
-            )
-        index, group, slot = where[outcome.rollout_id]
-        if outcome.prompt_id != group.prompt_id:
-            raise ContractError(
-                f"rollout {outcome.rollout_id} belongs to prompt {group.prompt_id!r}, but was told under "
-                f"{outcome.prompt_id!r}: rows are out of line"
-            )
-        status = Status(outcome.status)
-        reward = _number(outcome.reward, outcome) if status is Status.OK else math.nan
-        told = Told(index, slot, outcome, reward, _success(outcome, reward))
-        earlier = fresh.get(outcome.rollout_id)
-        known = (
-            earlier is not None or slot.state is not SlotState.OUT or slot.rollout_id != outcome.rollout_id
-        )
-        if not known:
-            fresh[outcome.rollout_id] = told
-            news.append(told)
-        elif outcome.trajectory_id is not None:
-            same = earlier.outcome.trajectory_id if earlier else slot.trajectory_id
-            if same == outcome.trajectory_id:
-                fragments.append((earlier or slot, outcome))
-    for outcome in stale:
-        late.discard(outcome.rollout_id)
-        ledger.settle(Fate.LATE, outcome.n_tokens)
-    for target, outcome in fragments:
-        slot = target.slot if isinstance(target, Told) else target
-        slot.n_tokens += outcome.n_tokens
-    return news
+def _merge(earlier: Told, told: Told) -> Told:
+    kept = told if earlier.is_missing and not told.is_missing else earlier
+    if told.trajectory_id is None or told.trajectory_id != earlier.trajectory_id:
+        return kept
+    return replace(kept, n_tokens=earlier.n_tokens + told.n_tokens)
+
+
+def _continues(told: Told) -> bool:
+    slot = told.slot
+    return (
+        slot.rollout_id == told.rollout_id
+        and slot.state is SlotState.VALID
+        and told.trajectory_id is not None
+        and slot.trajectory_id == told.trajectory_id
+    )

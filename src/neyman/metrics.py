@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from neyman.groups import Group, Phase, SlotState
-from neyman.rules.audit import audit
+from neyman.groups import Group
 
 if TYPE_CHECKING:
     from neyman.engine import Engine
-
-_logger = logging.getLogger("neyman")
 
 
 def step_metrics(engine: Engine, trained: list[Group], *, rows: int, real_rows: int) -> dict[str, float]:
@@ -20,11 +16,10 @@ def step_metrics(engine: Engine, trained: list[Group], *, rows: int, real_rows: 
     ``effective_ratio`` is the share of trained groups with mixed outcomes; ``effective_found`` the number of
     effective groups per opened one; ``signal_kept`` the estimated share of sum s(k-s) that early verdicts left.
     """
-    sizes = [group.outcomes()[1] for group in trained]
+    sizes = [n for group in trained if (n := group.outcomes()[1])]
     mixed = sum(group.is_mixed for group in trained)
-    spent = sum(s.step == engine.step and s.tries for g in engine.groups for s in g.slots)
     metrics = {
-        "rollouts": float(spent),
+        "rollouts": float(engine.asked),
         "tokens": float(engine.tokens_told),
         "rows": float(rows),
         "rows_filled": float(rows - real_rows),
@@ -54,25 +49,18 @@ def _success_rate(engine: Engine) -> float:
 
 
 def _verdict_metrics(engine: Engine) -> dict[str, float]:
-    """Return what the verdicts cost and saved, and warn when they do not pay for these difficulties."""
-    verdict, waves = engine.strategy.verdict, engine.waves
-    assert verdict is not None
-    judged = [(i, g) for i, g in enumerate(engine.groups) if g.phase in (Phase.COMMITTED, Phase.ABANDONED)]
-    judged = [(i, g) for i, g in judged if i in waves.priors or g.phase is Phase.COMMITTED]
-    early = [g for _, g in judged if g.phase is Phase.ABANDONED and len(g.slots) < g.size]
-    complete = [
-        (g.outcomes()[0], g.size, waves.prior(i))
-        for i, g in judged
-        if g.phase is Phase.COMMITTED and g.size == waves.size and g.outcomes()[1] == g.size
-    ]
-    finding = audit(verdict, complete, judged=len(judged), abandoned=len(early))
-    probes = [sum(slot.state is SlotState.VALID for slot in g.slots) for g in early]
-    margin = waves.yield_margin(finding, sum(probes) / len(probes) if probes else float(waves.size))
-    return {
-        "verdicts": float(len(judged)),
-        "abandoned_groups": float(len(early)),
-        "miss_rate": finding.miss_rate,
-        "signal_kept": finding.signal_kept,
+    """Return what the verdicts cost and saved."""
+    waves = engine.waves
+    finding = waves.audit()
+    metrics = {
+        "verdicts": float(sum(group.committed is not None for group in engine.groups)),
+        "abandoned_groups": float(finding.abandoned),
         "over_provision": waves.over_provision,
-        "yield_margin": margin,
     }
+    if getattr(engine.strategy.verdict, "after_commit", "complete") != "stop":  # else no group is seen whole
+        metrics |= {
+            "miss_rate": finding.miss_rate,
+            "signal_kept": finding.signal_kept,
+            "yield_margin": waves.observed.margin(waves.size),
+        }
+    return metrics

@@ -14,8 +14,8 @@ from neyman.strategy import Strategy
 _COMMON = {f.name for f in fields(Strategy)}
 
 
-def _uniform(*, size: int | None = None, **common: Any) -> Strategy:
-    return Strategy(name="uniform", allocate=rules.Each(size), **common)
+def _uniform(*, size: int | None = None) -> Strategy:
+    return Strategy(name="uniform", allocate=rules.Each(size))
 
 
 def _vip(
@@ -26,15 +26,21 @@ def _vip(
     variant: str = "exact",
     probe: int = 0,
     estimator: str = "rloo",
-    **common: Any,
 ) -> Strategy:
-    objective = estimator if estimator in ("rloo", "dr_grpo", "grpo") else "rloo"
     allocate = rules.VarianceOptimal(
-        lower, upper, estimator=objective, variant=variant, probe=probe, plug_in=variant == "published"
+        lower,
+        upper,
+        estimator=_objective(estimator),
+        variant=variant,
+        probe=probe,
+        plug_in=variant == "published",
     )
-    return Strategy(
-        name="vip", allocate=allocate, belief=belief or beliefs.default(), estimator=estimator, **common
-    )
+    return Strategy(name="vip", allocate=allocate, belief=belief or beliefs.default(), estimator=estimator)
+
+
+def _objective(estimator: str) -> str:
+    """Return the variance that an estimator's allocation minimises: REINFORCE++ has none of its own."""
+    return estimator if estimator in ("rloo", "dr_grpo", "grpo") else "rloo"
 
 
 def _sara(
@@ -44,57 +50,60 @@ def _sara(
     schedule: tuple[int, ...] | None = None,
     min_probe: int = 2,
     after_commit: str = "complete",
-    **common: Any,
+    speculate: bool = False,
 ) -> Strategy:
-    verdict = rules.EarlyVerdict(threshold, schedule=schedule, min_probe=min_probe, after_commit=after_commit)
-    return Strategy(
-        name="sara", allocate=rules.Each(group_size), verdict=verdict, **{"close": "fixed_train", **common}
+    verdict = rules.EarlyVerdict(
+        threshold, schedule=schedule, min_probe=min_probe, after_commit=after_commit, speculate=speculate
     )
+    return Strategy(name="sara", allocate=rules.Each(group_size), verdict=verdict, close="fixed_train")
 
 
 def _dynamo(
-    *, lower: int = 4, upper: int = 32, variant: str = "sqrt", modulation: Any = "default", **common: Any
+    *, lower: int = 4, upper: int = 32, variant: str = "sqrt", modulation: Any = "default"
 ) -> Strategy:
-    belief = common.pop("belief", None) or beliefs.Counts(discount=1.0, fade=1.0)
     if modulation == "default":
         from neyman.modulation import Modulation  # noqa: PLC0415 (torch is an extra)
 
         modulation = Modulation()
-    allocate = rules.WaterLevel(lower, upper, variant=variant)
-    return Strategy(name="dynamo", allocate=allocate, belief=belief, modulation=modulation, **common)
+    return Strategy(
+        name="dynamo",
+        allocate=rules.WaterLevel(lower, upper, variant=variant),
+        belief=beliefs.Counts(discount=1.0, fade=1.0),
+        modulation=modulation,
+    )
 
 
-def _dynamic_sampling(*, group_size: int | None = None, **common: Any) -> Strategy:
+def _dynamic_sampling(*, group_size: int | None = None) -> Strategy:
     return Strategy(
         name="dynamic-sampling",
         allocate=rules.Each(group_size),
         verdict=rules.FullGroup(),
-        **{"close": "fixed_train", **common},
+        close="fixed_train",
     )
 
 
 def _neyman(
     *,
-    lower: int = 2,
+    lower: int | None = None,
     upper: int = 32,
     probe: int | None = None,
     among: float = 4.0,
     prompts: float = 1.5,
     belief: Belief | None = None,
     estimator: str = "rloo",
-    **common: Any,
 ) -> Strategy:
-    objective = estimator if estimator in ("rloo", "dr_grpo", "grpo") else "rloo"
+    objective = _objective(estimator)
     least = 2 if objective == "rloo" else 3
-    first = least if probe is None else probe
+    first = least if lower is None else lower
     return Strategy(
         name="neyman",
         select=rules.HighestVariance(among=among),
-        allocate=rules.VarianceOptimal(max(lower, least), upper, estimator=objective, probe=first),
+        allocate=rules.VarianceOptimal(
+            first, upper, estimator=objective, probe=first if probe is None else probe
+        ),
         belief=belief or beliefs.default(),
         prompts=prompts,
         estimator=estimator,
-        **common,
     )
 
 
@@ -133,4 +142,5 @@ def preset(name: str, **options: Any) -> Strategy:
             f"preset {name!r} has no option {', '.join(sorted(unknown))}; its own are "
             f"{', '.join(sorted(own)) or 'none'}, and every part of Strategy: {', '.join(sorted(_COMMON - {'name'}))}"
         )
-    return build(**options)
+    strategy = build(**{key: value for key, value in options.items() if key in own})
+    return strategy.with_options(**{key: value for key, value in options.items() if key not in own})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from neyman import formulas
 from neyman._checks import float_array, integer, real
 from neyman.errors import ArgumentError
 from neyman.keyed import PromptId
@@ -31,11 +32,12 @@ class Reason(StrEnum):
     PROBE = "a first look, before more is spent on this prompt"
     COMMIT = "the outcomes are mixed: the group is completed"
     CONTINUE = "no verdict yet: the next look"
-    EXTEND = "budget that opens no further group goes to one that has signal"
+    EXTEND = "budget that opens no further group goes to one at hand, with signal where there is any"
     RETRY = "an earlier rollout of this group gave no valid result"
     CARRIED = "effective rollouts kept from an earlier step"
     ABANDON = "the verdict expects the group to stay uniform"
     SURPLUS = "enough effective groups exist without this one"
+    UNFINISHED = "the budget ended before a verdict on this group"
     UNIFORM = "all outcomes of the complete group are equal"
     GIVEN_UP = "no valid result within the allowed tries"
 
@@ -44,13 +46,12 @@ class StopReason(StrEnum):
     """Why a step ended; the value is the sentence, with the way out where there is one."""
 
     COMPLETE = "everything planned was generated"
-    FILLED = "the rows to train on are complete"
-    BUDGET = (
-        "the budget is spent before the rows to train on are complete: raise the budget or lower train_rows"
-    )
+    FILLED = "the groups to train on are complete"
+    BUDGET = "the budget is spent before everything wanted was generated: raise it or lower train_rows"
     POOL = "no further prompt is left to draw: pass a larger pool"
-    FAILED = "no rollout gave a valid result: see the first error in the report"
+    FAILED = "no rollout gave a valid result: Controller.first_error has what the first one reported"
     HOST = "the host ended the step early"
+    OPEN = "the step goes on: these groups closed first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +88,14 @@ class Budget:
                     "Budget(tokens=...) needs tokens_per_rollout: the engine's maximum completion length for a hard "
                     "bound, or the expected length for one that holds on average"
                 )
-            real("tokens_per_rollout", self.tokens_per_rollout, low=1.0)
+            real("tokens_per_rollout", self.tokens_per_rollout, low=1.0, high=float(self.tokens))
 
     @property
     def planned_rollouts(self) -> int:
         """Rollouts that a step is planned with."""
         if self.rollouts is not None:
             return int(self.rollouts)
-        return max(1, int(self.tokens // self.tokens_per_rollout))  # type: ignore[operator]
+        return int(self.tokens // self.tokens_per_rollout)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,8 @@ class Request:
         prompt_id: the prompt.
         rollout_ids: one id per rollout, unique over the run.
         priority: lower runs earlier, so that verdicts come while fresh prompts still generate.
-        seed: for the first rollout; the j-th of the request takes ``seed + j``. Never repeated between rollouts.
+        seed: for the first rollout; the j-th of the request takes ``seed + j``. Fits in 31 bits, and differs
+            between the rollouts of a prompt in a step.
         reason: why, as a sentence.
     """
 
@@ -177,9 +179,6 @@ class GroupReport:
     reason: str
 
 
-Advantage = Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """The rows to train on, aligned by index, each with its prompt and rollout.
@@ -187,7 +186,7 @@ class Batch:
     Args:
         rollout_ids: int64 [rows]; the same id may stand in several rows when rows are filled with copies.
         prompt_ids: one per row.
-        groups: int64 [rows], 0, 1, ... in the order in which prompts were opened.
+        groups: int64 [rows], 0, 1, ... in the order in which prompts were opened; -1 for copies that only fill.
         rewards: float64 [rows], NaN where the result is missing.
         success: float64 [rows], 1, 0 or NaN.
         advantages: float64 [rows], finite, 0 where there is no signal; not multiplied by ``weights``.
@@ -197,6 +196,8 @@ class Batch:
         policy_version: int64 [rows].
         stop_reason: why the step ended.
         report: flat metrics of the step.
+        estimator: how advantages follow from rewards.
+        counted: bool [rows], rows with a valid result that are no copy; only they are in any statistic.
     """
 
     rollout_ids: NDArray[np.int64]
@@ -210,7 +211,8 @@ class Batch:
     policy_version: NDArray[np.int64]
     stop_reason: StopReason
     report: Mapping[str, float] = field(repr=False)
-    _advantage: Advantage = field(repr=False)
+    estimator: str
+    counted: NDArray[np.bool_] = field(repr=False)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -232,8 +234,16 @@ class Batch:
             raise ArgumentError(
                 f"rewards must have one entry per row of the batch ({len(self)}), got {len(array)}"
             )
-        return replace(self, rewards=array, advantages=self._advantage(array, self.groups))
+        array = np.where(self.counted, array, np.nan)
+        return replace(self, rewards=array, advantages=row_advantages(array, self.groups, self.estimator))
 
     def summary(self) -> dict[str, Any]:
         """Return the report with the stop reason, JSON-safe."""
         return {**self.report, "stop_reason": self.stop_reason.name.lower()}
+
+
+def row_advantages(
+    rewards: NDArray[np.float64], groups: NDArray[np.int64], estimator: str
+) -> NDArray[np.float64]:
+    """Return the advantage of every row, 0 where the reward is missing."""
+    return formulas.group_advantages(rewards, groups, estimator=estimator) if len(rewards) else np.zeros(0)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
-from neyman import beliefs
 from neyman.errors import ArgumentError
-from neyman.groups import Group, Phase
+from neyman.groups import Phase, SlotState
+from neyman.keyed import PromptId
 from neyman.ledger import Fate
-from neyman.rules.audit import Audit
+from neyman.rules.audit import Audit, audit
 from neyman.step import Reason
+from neyman.yields import Yield
 
 if TYPE_CHECKING:
     from neyman.engine import Engine
-
-_logger = logging.getLogger("neyman")
-
-_ENOUGH = 64.0  # audited groups before the yield condition is believed
-_DECAY = 0.9  # of the observed share of effective groups, per step
 
 
 @final
@@ -34,50 +28,63 @@ class Waves:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._decided = 0.0
-        self._committed = 0.0
-        self._audited = 0.0
-        self._effective = 0.0
-        self.priors: dict[int, tuple[float, float]] = {}
+        self.observed = Yield()
+        self.size = 0
+        self.target: int | None = None
+        self._undecided: dict[int, None] = {}
+        self._committed = 0
+
+    def prepare(self) -> None:
+        """Set the size of a group and how many of them train, from the candidates of the step.
+
+        Raises:
+            ArgumentError: groups of that size can never carry signal, or never fill the rows to train on.
+        """
+        engine = self._engine
+        self.size = engine.strategy.allocate.group_size(engine.average)
+        if self.size < 2:
+            raise ArgumentError(
+                f"the group size must be >= 2, got {self.size} for {len(engine.candidates)} candidates: a single "
+                "rollout can never be mixed; raise the budget (or train_rows), bring fewer prompts, or set group_size"
+            )
+        is_filling = engine.strategy.close == "fixed_train" and engine.train_rows is not None
+        self.target = _groups_to_train(engine.train_rows, self.size) if is_filling else None
+        self._undecided, self._committed = {}, 0
 
     def begin(self) -> None:
         """Take over what earlier steps carried, and open the first wave."""
-        engine = self._engine
-        self._decided *= _DECAY
-        self._committed *= _DECAY
-        self._audited *= _DECAY
-        self._effective *= _DECAY
-        self.priors = {}
-        self.size = engine.strategy.allocate.group_size(engine.average)
-        fixed_train = engine.strategy.close == "fixed_train"
-        self.target = _groups_to_train(engine.train_rows, self.size) if fixed_train else None
+        self.prepare()
+        self.observed.advance()
         self._take_carried()
         self.advance()
+
+    def restore(self) -> None:
+        """Take up a restored step."""
+        self.prepare()
+        engine = self._engine
+        self._undecided = {i: None for i in engine.live if engine.groups[i].phase is Phase.OPEN}
+        for index, group in enumerate(engine.groups):
+            if group.phase is Phase.COMMITTED:
+                self._committed += 1
+                if index not in engine.live:
+                    self.retired(index)
 
     def _take_carried(self) -> None:
         engine = self._engine
         carried, engine.carried = engine.carried, []
         for group in carried:
+            group.carry()
             age = engine.step - min(slot.step for slot in group.slots)
             if age > engine.strategy.max_age:
                 for slot in group.slots:
                     engine.ledger.settle(Fate.EXPIRED, slot.n_tokens)
                 continue
-            group.phase, group.reason, group.carried = Phase.COMMITTED, Reason.CARRIED, True
-            engine.add(group)
-            index = len(engine.groups) - 1
-            for slot in group.slots:
-                if slot.rollout_id is not None:
-                    engine.where[slot.rollout_id] = (index, group, slot)
-            engine.ledger.visit([group.prompt_id])
+            group.phase, group.reason = Phase.COMMITTED, Reason.CARRIED
+            index = engine.add(group)
+            self._committed += 1
             engine.plan(index, group.size)
             if group.is_resolved:
                 engine.retire(index)
-
-    @property
-    def yield_rate(self) -> float:
-        """The observed share of opened groups that commit, shrunk towards 1/2."""
-        return (self._committed + 1.0) / (self._decided + 2.0)
 
     @property
     def over_provision(self) -> float:
@@ -85,44 +92,48 @@ class Waves:
         setting = self._engine.strategy.over_provision
         if setting != "auto":
             return float(setting)
-        return 1.0 if self.target is None else min(4.0, max(1.0, 1.0 / self.yield_rate))
+        return 1.0 if self.target is None else min(4.0, max(1.0, 1.0 / self.observed.rate))
 
     def judge(self, index: int) -> None:
-        """Take the verdicts that a group's complete prefix allows."""
+        """Take the verdicts that a group's complete prefix allows, the same whatever came in beyond it."""
         engine, group = self._engine, self._engine.groups[index]
-        verdict = engine.strategy.verdict
-        assert verdict is not None
         arrival = engine.strategy.verdict_on == "arrival"
         reached = group.resolved() if arrival else group.prefix
-        successes, trials = group.outcomes(reached, arrival=arrival)
-        if 0 < successes < trials:  # mixed now is mixed at the next look
-            self._commit(index)
         while group.phase is Phase.OPEN:
             look = min(group.looks[group.looked], len(group.slots))
-            if reached < look:
+            successes, trials = group.outcomes(None if arrival else min(reached, look))
+            if 0 < successes < trials:  # mixed before the look is mixed at the look
+                self._commit(index)
+            elif reached < look:
                 return
-            successes, trials = group.outcomes(look, arrival=arrival)
-            decision = verdict.decide(successes, trials, group.size, self.prior(index))
-            if look >= group.size:
-                self._drop(index, Reason.UNIFORM)
-            elif decision == "abandon":
-                self._drop(index, Reason.ABANDON)
             else:
-                self._continue(index)
+                self._decide(index, successes, trials, look)
 
-    def prior(self, index: int) -> tuple[float, float]:
-        """Return the Beta parameters under which a group of this step is judged."""
-        if index not in self.priors:
-            group = self._engine.groups[index]
-            a, b = beliefs.beta_parameters(self._engine.strategy.belief, [group.prompt_id])
-            self.priors[index] = (float(a[0]), float(b[0]))
-        return self.priors[index]
+    def _decide(self, index: int, successes: int, trials: int, look: int) -> None:
+        group, verdict = self._engine.groups[index], self._engine.strategy.verdict
+        assert verdict is not None
+        decision = (
+            "abandon" if look >= group.size else verdict.decide(successes, trials, group.size, group.prior)
+        )
+        if decision == "abandon":
+            self.observed.decide(committed=False)
+            group.committed, group.stopped_at = False, look
+            group.phase = Phase.ABANDONED
+            group.reason = Reason.UNIFORM if look >= group.size else Reason.ABANDON
+        elif decision == "commit":
+            self._commit(index)
+        else:
+            self._continue(index)
 
     def _commit(self, index: int) -> None:
         engine, group = self._engine, self._engine.groups[index]
-        self._count(committed=True)
+        self.observed.decide(committed=True)
+        self._undecided.pop(index, None)
+        self._committed += 1
+        group.committed = True
         group.phase, group.reason = Phase.COMMITTED, Reason.COMMIT
         if getattr(engine.strategy.verdict, "after_commit", "complete") == "stop":
+            engine.release(index)
             group.size = len(group.slots)
             return
         beyond = engine.strategy.complete_from_allowance and engine.strategy.close == "fixed_train"
@@ -131,130 +142,92 @@ class Waves:
     def _continue(self, index: int) -> None:
         engine, group = self._engine, self._engine.groups[index]
         group.reason = Reason.CONTINUE
-        group.looked += 1
+        group.looked = min(group.looked + 1, len(group.looks) - 1)
         look = group.looks[group.looked]
-        if len(group.slots) < look and not engine.plan(index, look):  # the budget ends here, undecided
-            self._drop(index, Reason.SURPLUS)
+        if len(group.slots) < look and not engine.plan(index, look):
+            group.phase, group.reason = Phase.UNFINISHED, Reason.UNFINISHED
 
-    def _drop(self, index: int, reason: Reason) -> None:
+    def retired(self, index: int) -> None:
+        """Count a group that went out of play; a committed one that lacks results may have to be replaced."""
         group = self._engine.groups[index]
-        self._count(committed=False)
-        group.phase = Phase.SURPLUS if reason is Reason.SURPLUS else Phase.ABANDONED
-        group.reason = reason
-
-    def _count(self, *, committed: bool) -> None:
-        self._decided += 1.0
-        self._committed += committed
-
-    def _missing(self) -> int | None:
-        """Return the groups still to be committed; None where only the budget limits them."""
-        if self.target is None:
-            return None
-        incomplete_counts = self._engine.strategy.incomplete == "keep"
-        have = sum(
-            group.phase is Phase.COMMITTED
-            and (incomplete_counts or not group.is_resolved or not is_short(group))
-            for group in self._engine.groups
-        )
-        return max(0, self.target - have)
+        self._undecided.pop(index, None)
+        if group.phase is Phase.COMMITTED and self._engine.strategy.incomplete == "drop" and group.is_short:
+            self._committed -= 1
 
     def advance(self) -> None:
         """Open what the step still needs, or close it when it needs nothing more."""
         engine = self._engine
-        missing = self._missing()
+        missing = None if self.target is None else max(0, self.target - self._committed)
         if missing == 0:
-            for index in [i for i in engine.live if engine.groups[i].phase is Phase.OPEN]:
+            for index in list(self._undecided):
                 engine.groups[index].phase, engine.groups[index].reason = Phase.SURPLUS, Reason.SURPLUS
                 engine.retire(index)
             return
-        undecided = sum(engine.groups[i].phase is Phase.OPEN for i in engine.live)
-        wanted = self._wanted(missing, undecided)
-        if wanted > 0 and not engine.exhausted:
+        wanted = 0 if engine.exhausted else self._wanted(missing)
+        if wanted > 0:
             ids = engine.strategy.select.pick(engine.view(), wanted)
             engine.exhausted = len(ids) < wanted
             self._open(ids)
         if engine.strategy.close != "fixed_train" and not engine.live and engine.left > 0:
             self._spend_rest()
 
-    def _wanted(self, missing: int | None, undecided: int) -> int:
+    @property
+    def _first_look(self) -> int:
+        verdict = self._engine.strategy.verdict
+        assert verdict is not None
+        return self.size if getattr(verdict, "speculate", False) else verdict.looks(self.size)[0]
+
+    def _wanted(self, missing: int | None) -> int:
         """Return how many prompts to open now."""
-        engine, wide = self._engine, self.over_provision
-        probe = engine.strategy.verdict.looks(self.size)[0] if engine.strategy.verdict else self.size
-        free = engine.left - undecided * (self.size - probe) / wide
-        affordable = min(math.ceil(wide * free / self.size) if free > 0 else 0, engine.left // probe)
+        engine, wide, first = self._engine, self.over_provision, self._first_look
+        free = engine.left - len(self._undecided) * (self.size - first) / wide
+        affordable = min(math.ceil(wide * free / self.size) if free > 0 else 0, engine.left // first)
         if missing is None:
             return affordable
-        return max(0, min(math.ceil(wide * missing) - undecided, affordable))
+        return max(0, min(math.ceil(wide * missing) - len(self._undecided), affordable))
 
-    def _open(self, ids: list[Any]) -> None:
-        engine = self._engine
-        assert engine.strategy.verdict is not None
-        ahead = getattr(engine.strategy.verdict, "speculate", False)
-        length = self.size if ahead else engine.strategy.verdict.looks(self.size)[0]
-        engine.open(ids, size=self.size, length=length, reason=Reason.PROBE)
+    def _open(self, ids: list[PromptId]) -> None:
+        engine, count = self._engine, len(self._engine.groups)
+        engine.open(
+            ids, sizes=[self.size] * len(ids), lengths=[self._first_look] * len(ids), reason=Reason.PROBE
+        )
+        self._undecided.update(dict.fromkeys(range(count, len(engine.groups))))
 
     def _spend_rest(self) -> None:
         """Fixed spend: what opens no further group goes to groups with signal, else to any, evenly."""
         engine = self._engine
-        mixed = [i for i, group in enumerate(engine.groups) if group.is_mixed]
-        chosen = mixed or list(range(len(engine.groups)))
+        at_hand = [i for i in range(len(engine.groups)) if i not in engine.drained]
+        chosen = [i for i in at_hand if engine.groups[i].is_mixed] or at_hand
         if not chosen:
             return
         share, extra = divmod(engine.left, len(chosen))
-        for position, index in enumerate(chosen):
+        for position, index in enumerate(chosen[: None if share else extra]):
             group = engine.groups[index]
             group.phase, group.reason = Phase.COMMITTED, Reason.EXTEND
             group.size = len(group.slots) + share + (position < extra)
             engine.plan(index, group.size)
 
-    def yield_margin(self, finding: Audit, probe: float) -> float:
-        """Return by how much early verdicts beat full groups at equal budget; below 1 they lose.
-
-        They win when odds(f')/odds(f) >= probe/size, f the share of groups mixed at full size and f' the share
-        found mixed by the verdicts (METHODS 2.4). Both are averaged over past steps; a warning names the remedy.
-        """
-        self._audited += finding.judged
-        self._effective += finding.effective
-        found = min(max(self.yield_rate, 1e-6), 1.0 - 1e-6)
-        full = min(max((self._effective + 1.0) / (self._audited + 2.0), 1e-6), 1.0 - 1e-6)
-        margin = found / (1.0 - found) * (1.0 - full) / full * self.size / max(probe, 1.0)
-        if self._audited >= _ENOUGH and margin < 1.0:
-            _logger.warning(
-                "early verdicts cost more than they save on these prompts: %.0f%% of the groups would be mixed at full "
-                "size and %.0f%% were found by verdicts after about %.1f of %d rollouts (yield margin %.2f < 1); use a "
-                "lower threshold, a longer probe, or preset('dynamic-sampling')",
-                100 * full,
-                100 * found,
-                probe,
-                self.size,
-                margin,
-            )
-        return margin
-
-    def state_dict(self) -> dict[str, float]:
-        """Return the observed shares, JSON-safe."""
-        return {
-            "decided": self._decided,
-            "committed": self._committed,
-            "audited": self._audited,
-            "effective": self._effective,
-        }
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Restore the observed shares."""
-        self._decided, self._committed = state["decided"], state["committed"]
-        self._audited, self._effective = state["audited"], state["effective"]
+    def audit(self) -> Audit:
+        """Estimate what this step's verdicts missed."""
+        verdict = self._engine.strategy.verdict
+        assert verdict is not None
+        judged = [group for group in self._engine.groups if group.committed is not None]
+        full = [
+            group
+            for group in judged
+            if group.committed
+            and sum(s.state is SlotState.VALID for s in group.slots[: self.size]) == self.size
+        ]
+        return audit(
+            verdict,
+            [(group.outcomes(self.size)[0], self.size, group.prior) for group in full],
+            [(group.stopped_at, self.size) for group in judged if not group.committed],
+        )
 
 
-def is_short(group: Group) -> bool:
-    """Whether a group has fewer valid results than its size."""
-    return group.outcomes()[1] < group.size
-
-
-def _groups_to_train(train_rows: int | None, size: int) -> int | None:
+def _groups_to_train(train_rows: int | None, size: int) -> int:
     """Return how many groups of ``size`` fill the rows to train on, or raise when they never can."""
-    if train_rows is None:
-        return None
+    assert train_rows is not None
     if train_rows % size:
         nearest = f"{max(size, train_rows // size * size)} and {(train_rows // size + 1) * size}"
         raise ArgumentError(

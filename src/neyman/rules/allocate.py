@@ -27,14 +27,21 @@ class Each:
         size: rollouts per prompt; None divides the budget by the number of prompts.
 
     Guarantee: the counts sum to the budget; what does not divide goes to the first prompts.
+
+    Raises:
+        InfeasibleError: a size was given, and that many for each prompt are not the budget.
     """
 
     size: int | None = None
-    probe: int = 0
 
     def __post_init__(self) -> None:
         if self.size is not None:
             integer("size", self.size, low=2)
+
+    @property
+    def probe(self) -> int:
+        """Nothing is counted again."""
+        return 0
 
     def group_size(self, average: int) -> int:
         """Return ``size``, or the average where none was given."""
@@ -42,6 +49,13 @@ class Each:
 
     def counts(self, evidence: Evidence, budget: int) -> IntP:
         """Return the budget split evenly."""
+        prompts = len(evidence.issued)
+        if self.size is not None and self.size * prompts != budget:
+            raise InfeasibleError(
+                f"size={self.size} for {prompts} prompts takes {self.size * prompts} rollouts, but the budget is "
+                f"{budget}; leave size out, set the budget to {self.size * prompts}, or bring "
+                f"{budget // self.size} prompts"
+            )
         return _even(budget, evidence.issued)
 
 
@@ -122,6 +136,7 @@ class WaterLevel:
     probe: int = 0
 
     def __post_init__(self) -> None:
+        integer("probe", self.probe, low=0, high=self.upper)
         choice("variant", self.variant, ("sqrt", "published"))
         integer("lower", self.lower, low=2)
         integer("upper", self.upper, low=self.lower)

@@ -8,35 +8,50 @@ from math import comb
 
 from neyman.rules._view import Verdict
 
+Prior = tuple[float, float]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """Estimates over one step's judged groups.
 
     Args:
-        judged: groups with a verdict.
-        abandoned: of them, abandoned before they were complete.
+        judged: groups with a verdict: committed ones that were completed, and those given up.
         committed: of them, committed, completed and mixed.
+        abandoned: of them, given up before they were complete.
+        stopped: rollouts spent on groups given up, complete or not.
         effective: estimated number that would have been mixed at full size, committed ones included.
-        signal_kept: estimated share of sum s(k-s) that the committed groups hold.
+        variance: estimated sampling variance of ``effective``.
+        signal: estimated sum of s(k-s) at full size.
+        kept: sum of s(k-s) of the committed groups.
     """
 
     judged: int
-    abandoned: int
     committed: int
+    abandoned: int
+    stopped: int
     effective: float
-    signal_kept: float
+    variance: float
+    signal: float
+    kept: float
+
+    @property
+    def missed(self) -> float:
+        """The estimated number of groups given up that would have become mixed."""
+        return self.effective - self.committed
 
     @property
     def miss_rate(self) -> float:
-        """The estimated share of abandoned groups that would have become mixed, clipped to [0, 1]."""
-        missed = self.effective - self.committed
-        return min(1.0, max(0.0, missed / self.abandoned)) if self.abandoned else 0.0
+        """The estimated share of abandoned groups that would have become mixed, at most 1."""
+        return min(1.0, self.missed / self.abandoned) if self.abandoned else 0.0
+
+    @property
+    def signal_kept(self) -> float:
+        """The estimated share of sum s(k-s) that the committed groups hold; 1 where no signal was seen."""
+        return self.kept / self.signal if self.signal else 1.0
 
 
-def survival_probability(
-    verdict: Verdict, successes: int, group_size: int, prior: tuple[float, float]
-) -> float:
+def survival_probability(verdict: Verdict, successes: int, group_size: int, prior: Prior) -> float:
     """Return the chance that a complete group with these successes was not abandoned on its way.
 
     Its outcomes come in exchangeable order, so a prefix of n is all failures with probability
@@ -62,10 +77,8 @@ def survival_probability(
 
 def audit(
     verdict: Verdict,
-    committed: Iterable[tuple[int, int, tuple[float, float]]],
-    *,
-    judged: int,
-    abandoned: int,
+    committed: Iterable[tuple[int, int, Prior]],
+    stopped: Iterable[tuple[int, int]],
 ) -> Audit:
     """Estimate what the verdicts of a step threw away, from the groups they kept.
 
@@ -75,30 +88,39 @@ def audit(
     Args:
         verdict: the stop rule.
         committed: (successes, group size, prior) of every committed and completed group.
-        judged: groups with a verdict.
-        abandoned: groups abandoned before they were complete.
+        stopped: (rollouts spent, group size) of every group given up.
 
-    Guarantee: unbiased for the number of effective groups and for their summed signal, under any success
-    rates, as long as outcomes are exchangeable and every mixed count can survive; its variance is large for a
-    single step, so average over steps. Voided by results missing in a way that depends on the outcome.
+    Guarantee: ``effective`` and ``signal`` are unbiased for the number of effective groups and for their summed
+    signal, under any success rates, as long as outcomes are exchangeable; their variance is large for a single
+    step, so average over steps. Voided by results missing in a way that depends on the outcome.
 
     Source: ours (Horvitz and Thompson, 1952, for the estimator).
     """
-    effective = signal = kept = 0.0
+    effective = variance = signal = kept = 0.0
     found = 0
-    for successes, size, prior in committed:
+    chances: dict[tuple[int, int, Prior], float] = {}
+    for case in committed:
+        successes, size, _ = case
         if not 0 < successes < size:
             continue
-        survived = survival_probability(verdict, successes, size, prior)
-        weight = 1.0 / survived if survived > 0.0 else 0.0
+        if case not in chances:
+            chances[case] = survival_probability(verdict, *case)
+        survived = chances[case]
+        if survived <= 0.0:  # a verdict that never keeps such a group cannot have committed it early
+            survived = 1.0
         found += 1
-        effective += weight
-        signal += weight * successes * (size - successes)
+        effective += 1.0 / survived
+        variance += (1.0 - survived) / survived**2
+        signal += successes * (size - successes) / survived
         kept += successes * (size - successes)
+    ends = list(stopped)
     return Audit(
-        judged=judged,
-        abandoned=abandoned,
+        judged=found + len(ends),
         committed=found,
+        abandoned=sum(spent < size for spent, size in ends),
+        stopped=sum(spent for spent, _ in ends),
         effective=effective,
-        signal_kept=kept / signal if signal else 1.0,
+        variance=variance,
+        signal=signal,
+        kept=kept,
     )

@@ -1,0 +1,42 @@
+"""Groups that wait to be asked for, in the order in which they are served."""
+
+from __future__ import annotations
+
+import heapq
+from typing import final
+
+
+@final
+class Waiting:
+    """A set of group indices, served by rank and then by index.
+
+    The order depends on what waits, never on when it came, so a restored step serves as the saved one did.
+
+    Cost: O(log n) a change; replaced and discarded entries are skipped when they surface.
+    """
+
+    def __init__(self) -> None:
+        self._rank: dict[int, int] = {}
+        self._heap: list[tuple[int, int]] = []
+
+    def __contains__(self, index: int) -> bool:
+        return index in self._rank
+
+    def push(self, index: int, rank: int) -> None:
+        """Add an index, or change its rank."""
+        if self._rank.get(index) != rank:
+            self._rank[index] = rank
+            heapq.heappush(self._heap, (rank, index))
+
+    def discard(self, index: int) -> None:
+        """Remove an index if it is there."""
+        self._rank.pop(index, None)
+
+    def first(self) -> int | None:
+        """Return the index to serve next, without removing it; None when nothing waits."""
+        while self._heap:
+            rank, index = self._heap[0]
+            if self._rank.get(index) == rank:
+                return index
+            heapq.heappop(self._heap)
+        return None
