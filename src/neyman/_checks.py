@@ -83,6 +83,15 @@ def integer(name: str, value: Any, *, low: int | None = None, high: int | None =
     return whole
 
 
+def multiple(name: str, value: int, divisor: int) -> int:
+    """Return ``value`` when it is a multiple of ``divisor``, or raise naming the nearest legal values."""
+    if value % divisor:
+        below, above = value // divisor * divisor, (value // divisor + 1) * divisor
+        legal = f"the nearest are {below} and {above}" if below else f"the least is {above}"
+        raise ArgumentError(f"{name} must be a multiple of divisor={divisor}, got {value}; {legal}")
+    return value
+
+
 def real(
     name: str, value: Any, *, low: float | None = None, high: float | None = None, open_low: bool = False
 ) -> float:
