@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from neyman import formulas
 from neyman.errors import ArgumentError
+from neyman.strategy import Strategy
 
 Float = NDArray[np.float64]
 
@@ -24,32 +25,44 @@ AGGREGATION = {
 }
 
 
-def aggregation(trainer: Any, *, is_rloo: bool, unequal: bool) -> str:
+def aggregation(trainer: Any, strategy: Strategy, *, is_rloo: bool) -> str:
     """Return how the trainer's loss averages tokens.
 
     Args:
         trainer: a TRL trainer.
+        strategy: decides how prompts are to weigh.
         is_rloo: RLOO averages whole sequences.
-        unequal: whether groups may differ in size and prompts are to weigh the same.
 
     Raises:
-        ArgumentError: a loss whose averages depend on how rows are packed, or an unknown one.
+        ArgumentError: a loss that cannot weigh prompts as the strategy wants, or an unknown one.
     """
-    if is_rloo:
-        return "sequence_mean"
-    loss = trainer.loss_type
+    loss = None if is_rloo else trainer.loss_type
     if loss == "bnpo":
-        packed_whole = trainer.args.steps_per_generation == 1 and trainer.accelerator.num_processes == 1
-        if unequal and not packed_whole:
-            raise ArgumentError(
-                "loss_type='bnpo' averages the tokens of each micro-batch by itself, so that a prompt's weight depends "
-                "on which rows share its micro-batch, and no factor can give unequal groups equal weight; use "
-                "loss_type='dapo' (the same mean over the whole batch) or strategy option prompt_weight='by_rollouts'"
-            )
+        _check_bnpo(trainer, strategy)
         return "token_mean"
-    if loss not in AGGREGATION:
+    if loss is not None and loss not in AGGREGATION:
         raise ArgumentError(f"loss_type must be one of {sorted([*AGGREGATION, 'bnpo'])}, got {loss!r}")
-    return AGGREGATION[loss]
+    kind = "sequence_mean" if loss is None else AGGREGATION[loss]
+    if strategy.prompt_weight == "equal_tokens" and kind != "token_mean":
+        averaging = sorted(name for name, how in AGGREGATION.items() if how == "token_mean")
+        raise ArgumentError(
+            f"prompt_weight='equal_tokens' is for losses that average over the tokens of the batch, and "
+            f"{'RLOO' if loss is None else f'loss_type={loss!r}'} does not: use prompt_weight='equal', which weighs "
+            f"prompts alike here, or loss_type one of {averaging}"
+        )
+    return kind
+
+
+def _check_bnpo(trainer: Any, strategy: Strategy) -> None:
+    packed_whole = trainer.args.steps_per_generation == 1 and trainer.accelerator.num_processes == 1
+    unequal = strategy.prompt_weight != "by_rollouts" and strategy.name != "uniform"
+    if (unequal or strategy.dead_groups == "exclude") and not packed_whole:
+        raise ArgumentError(
+            "loss_type='bnpo' averages the tokens of each micro-batch by itself, so that a prompt's weight depends on "
+            "which rows share its micro-batch, and no factor can give unequal groups equal weight or leave dead groups "
+            "out; use loss_type='dapo' (the same mean over the whole batch), or the strategy options "
+            "prompt_weight='by_rollouts' and dead_groups='keep'"
+        )
 
 
 def estimator(trainer: Any, *, is_rloo: bool) -> str:

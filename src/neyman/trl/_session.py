@@ -73,7 +73,6 @@ class Session:
         self.prompts = Prompts(trainer.train_dataset, id_column)
         self.generation = Generation(trainer, self.prompts, Success(success, trainer))
         self.token_factor = None if modulation is None else TokenFactor(self, modulation)
-        unequal = strategy.prompt_weight != "by_rollouts" and strategy.name != "uniform"
         world = int(trainer.accelerator.num_processes)
         self.controller = Controller(
             strategy.with_options(estimator=estimator(trainer, is_rloo=self.is_rloo)),
@@ -83,7 +82,7 @@ class Session:
             pool=self.prompts.ids,
             retries=0.0 if self._is_direct() else retries,
             seed=int(trainer.args.seed),
-            aggregation=aggregation(trainer, is_rloo=self.is_rloo, unequal=unequal),
+            aggregation=aggregation(trainer, strategy, is_rloo=self.is_rloo),
         )
         if self._is_direct() and (strategy.verdict is not None or strategy.allocate.probe):
             raise ArgumentError(
@@ -226,8 +225,10 @@ class Session:
         else:
             matrix = np.array([rollout.rewards for rollout in self._rollouts], dtype=np.float64)
         matrix = np.where(np.isnan(batch.rewards)[:, None], np.nan, matrix)
+        rewards: Float | None = None
         if not self.is_stock(batch):
-            advantages = self.advantages(matrix, output) * batch.weights
+            rewards = self.final_rewards(matrix, output)
+            advantages = self.advantages(matrix, rewards) * batch.weights
             local = output["advantages"]
             share = len(local)
             rank = self.trainer.accelerator.process_index
@@ -236,15 +237,27 @@ class Session:
             logged = self.trainer._logs["advantages"]  # noqa: SLF001 (TRL's completions table)
             for place, value in enumerate(advantages.tolist(), start=-len(advantages)):
                 logged[place] = value
-        log_step(self, batch)
+        log_step(self, batch, rewards if self._scales_by_group else None)
 
-    def advantages(self, matrix: Float, output: dict[str, Any]) -> Float:
+    @property
+    def _scales_by_group(self) -> bool:
+        """Whether TRL's share of rows without spread is about groups, not about the whole batch."""
+        sums = (
+            getattr(self.trainer, "multi_objective_aggregation", "sum_then_normalize") == "sum_then_normalize"
+        )
+        return sums and getattr(self.trainer, "scale_rewards", "group") != "batch"
+
+    def final_rewards(self, matrix: Float, output: dict[str, Any]) -> Float:
+        """Return each row's reward [all ranks' rows], with the KL penalty that RLOO folds in; NaN where missing."""
+        rewards = total_reward(self.trainer, matrix)
+        return rewards - self.trainer.beta * self._kl(output) if self.is_rloo else rewards
+
+    def advantages(self, matrix: Float, rewards: Float) -> Float:
         """Return the advantages [all ranks' rows] that the trainer's own settings give over ragged groups."""
         assert self.batch is not None
-        if not self.is_rloo:
-            return grpo_advantages(self.trainer, matrix, self.batch.groups)
-        rewards = total_reward(self.trainer, matrix) - self.trainer.beta * self._kl(output)
-        return rloo_advantages(self.trainer, rewards, self.batch.groups)
+        if self.is_rloo:
+            return rloo_advantages(self.trainer, rewards, self.batch.groups)
+        return grpo_advantages(self.trainer, matrix, self.batch.groups)
 
     def _kl(self, output: dict[str, Any]) -> Float | float:
         """Return each row's summed log-ratio to the reference policy, which RLOO folds into the reward."""

@@ -1,0 +1,220 @@
+"""Real TRL trainers on a policy of 0.1M parameters that writes digit strings of random length."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+torch = pytest.importorskip("torch", reason="the TRL adapter needs the extra 'train'")
+pytest.importorskip("trl", reason="the TRL adapter needs the extra 'train'")
+
+from neyman.tasks import tiny_policy  # noqa: E402
+from neyman.trl import adaptive  # noqa: E402
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer  # noqa: E402
+
+CONFIGS = {GRPOTrainer: GRPOConfig, RLOOTrainer: RLOOConfig}
+# Measured in seconds, so never equal between two runs.
+CLOCKS = ("step_time", "runtime", "per_second", "profiling")
+
+
+def babble(rng: np.random.Generator, size: int) -> list[tuple[str, str]]:
+    """Draw demonstrations whose answers are digits of random number, so that completions differ in length."""
+    pairs = []
+    for length in rng.integers(1, 7, size):
+        prompt = f"A{''.join(map(str, rng.integers(0, 10, 3)))}="
+        pairs.append((prompt, "".join(map(str, rng.integers(0, 10, length)))))
+    return pairs
+
+
+def grade(prompt: str, completion: str) -> float:
+    """Return 1 or 0, always the same for the same words; right in about (first digit)/9 of all completions."""
+    return float(crc32(f"{prompt}|{completion}".encode()) % 9 < int(prompt[1]))
+
+
+def prompt_rows(count: int = 40) -> list[dict[str, Any]]:
+    """Return distinct prompts of every success rate from 0 to 1."""
+    return [
+        {"prompt": f"{'ABCDEFGH'[i % 8]}{i * 7 % 10}{i % 10}{i // 10}=", "answer": f"answer {i}", "number": i}
+        for i in range(count)
+    ]
+
+
+@dataclass
+class Run:
+    """What a training left behind.
+
+    Args:
+        trainer: the trainer.
+        logs: the trainer's logs of each optimiser step.
+        calls: (prompts, completions) of every call of the default reward function.
+        batches: TRL's training batches, with the controller's batch of the same step (None for stock).
+    """
+
+    trainer: Any
+    logs: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[tuple[list[Any], list[Any]]] = field(default_factory=list)
+    batches: list[tuple[dict[str, Any], Any]] = field(default_factory=list)
+
+    def comparable_logs(self) -> list[dict[str, Any]]:
+        """Return the logs that a stock trainer writes too, without clocks."""
+        return [
+            {k: v for k, v in log.items() if not k.startswith("neyman/") and not any(c in k for c in CLOCKS)}
+            for log in self.logs
+        ]
+
+    def drawn(self) -> Counter[tuple[str, str]]:
+        """Return how often each (prompt, completion) was scored."""
+        return Counter(
+            (str(p), str(c))
+            for prompts, completions in self.calls
+            for p, c in zip(prompts, completions, strict=True)
+        )
+
+    def trained(self) -> list[list[tuple[str, str]]]:
+        """Return (prompt, completion) of every row of every training batch, read from the token ids."""
+        tokenizer = self.trainer.processing_class
+        steps = []
+        for batch, _ in self.batches:
+            prompts = tokenizer.batch_decode(batch["prompt_ids"], skip_special_tokens=True)
+            ids = [
+                row[mask.bool()]
+                for row, mask in zip(batch["completion_ids"], batch["completion_mask"], strict=True)
+            ]
+            steps.append(
+                list(zip(prompts, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True))
+            )
+        return steps
+
+    def weights(self) -> dict[str, Any]:
+        """Return the policy's weights."""
+        return {name: value.clone() for name, value in self.trainer.model.state_dict().items()}
+
+
+class Bench:
+    """Builds and runs trainers on the tiny policy."""
+
+    grade = staticmethod(grade)
+
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        self.folder, self._scratch = folder, scratch
+        self._made = 0
+
+    def dataset(self, count: int = 40) -> Any:
+        """Return the default prompts as a map-style dataset."""
+        from datasets import Dataset
+
+        return Dataset.from_list(prompt_rows(count))
+
+    def policy(self) -> tuple[Any, Any]:
+        """Return a fresh model and tokenizer."""
+        return tiny_policy.load_policy(self.folder)
+
+    def args(self, cls: Any, **options: Any) -> Any:
+        """Return the trainer's configuration: 4 prompts x 8 rollouts a step, unless told otherwise."""
+        self._made += 1
+        defaults: dict[str, Any] = {
+            "output_dir": str(self._scratch / f"run-{self._made}"),
+            "per_device_train_batch_size": 32,
+            "num_generations": 8,
+            "max_completion_length": 6,
+            "learning_rate": 1e-3,
+            "max_steps": 3,
+            "logging_steps": 1,
+            "report_to": "none",
+            "save_strategy": "no",
+            "use_cpu": True,
+            "bf16": False,
+            "beta": 0.0,
+            "gradient_checkpointing": False,
+            "disable_tqdm": True,
+            "seed": 3,
+        }
+        return CONFIGS[cls](**{**defaults, **options})
+
+    def build(
+        self,
+        cls: Any = GRPOTrainer,
+        strategy: Any = None,
+        *,
+        rewards: Any = None,
+        dataset: Any = None,
+        tokenizer: Any = None,
+        host: dict[str, Any] | None = None,
+        ours: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Run:
+        """Build a trainer: stock without a strategy, adapted with one.
+
+        Args:
+            cls: GRPOTrainer or RLOOTrainer.
+            strategy: the strategy.
+            rewards: reward functions in place of the default one.
+            dataset: training data in place of the default prompts.
+            tokenizer: in place of the policy's.
+            host: further arguments of the trainer itself.
+            ours: further arguments of the adapter.
+            **options: fields of the trainer's configuration.
+        """
+        _, own = self.policy()
+        run = Run(trainer=None)
+
+        def reward(prompts: list[Any], completions: list[Any], **columns: Any) -> list[float]:
+            run.calls.append((list(prompts), list(completions)))
+            return [grade(p, c) for p, c in zip(prompts, completions, strict=True)]
+
+        adapted = {} if strategy is None else {"strategy": strategy, **(ours or {})}
+        run.trainer = (cls if strategy is None else adaptive(cls))(
+            model=str(self.folder),
+            reward_funcs=reward if rewards is None else rewards,
+            args=self.args(cls, **options),
+            train_dataset=self.dataset() if dataset is None else dataset,
+            processing_class=tokenizer or own,
+            **(host or {}),
+            **adapted,
+        )
+        self._record(run)
+        return run
+
+    def train(self, cls: Any = GRPOTrainer, strategy: Any = None, **options: Any) -> Run:
+        """Build a trainer, train it and return what it left; arguments as for `build`."""
+        run = self.build(cls, strategy, **options)
+        run.trainer.train()
+        run.logs = [log for log in run.trainer.state.log_history if "loss" in log]
+        return run
+
+    @staticmethod
+    def _record(run: Run) -> None:
+        """Keep a copy of every training batch that TRL builds."""
+        trainer = run.trainer
+        original = trainer._generate_and_score_completions
+
+        def recorded(inputs: Any) -> Any:
+            output = original(inputs)
+            if trainer.model.training:
+                copy = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in output.items()}
+                run.batches.append((copy, trainer._neyman.batch if hasattr(trainer, "_neyman") else None))
+            return output
+
+        trainer._generate_and_score_completions = recorded
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """Return the bench; its policy is built once and shared between the workers of a run."""
+    torch.set_num_threads(1)
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    config = tiny_policy.PolicyConfig(steps=25, batch=64)
+    folder = tiny_policy.build_policy(config, babble, name="babble", cache=shared / "policies")
+    return Bench(folder, tmp_path_factory.mktemp("trainers"))
