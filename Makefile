@@ -38,10 +38,10 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 test-fast: setup
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
+	$(BIN)/pytest -n 2 --dist loadgroup -m 'not slow'
 
 test-trl-matrix: setup
 	$(BIN)/python tests/trl_matrix.py

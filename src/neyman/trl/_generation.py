@@ -23,12 +23,13 @@ class Rollout:
 
     rollout_id: int
     prompt_id: PromptId
+    prompt_tokens: list[int]
     completion_ids: list[int]
     logprobs: list[float] | None
     extra: dict[str, Any]  # from a rollout function, passed on to reward functions
     logged: dict[str, Any]  # columns that reward functions logged for this completion
     rewards: list[float] = field(default_factory=list)
-    prompt_tokens: list[int] | None = None  # given by a rollout function
+    behaviour: list[float] | None = None  # log-probabilities of the policy that drew it, once carried over
     n_tokens: int = 0
 
 
@@ -99,7 +100,7 @@ class Generation:
         with self._unlogged(), self._recorded_rollout_func():
             self.turns = []
             output = trainer.base_generate(prompts)
-        completion_ids, logprobs, extra, given = self._tokens(output)
+        completion_ids, logprobs, extra = self._tokens(output)
         completions = next(part for part in output if _are_completions(part, len(rows)))
         for row, fields in zip(inputs, extra, strict=True):
             row.update(fields)
@@ -115,12 +116,12 @@ class Generation:
                 Rollout(
                     rollout_id=rollout_id,
                     prompt_id=prompt_id,
+                    prompt_tokens=[int(token) for token in output[0][i]],
                     completion_ids=[int(token) for token in completion_ids[i]],
                     logprobs=None if logprobs is None else logprobs[i],
                     extra=extra[i],
                     logged=logged[i],
                     rewards=rewards[i],
-                    prompt_tokens=None if given is None else given[i],
                     n_tokens=len(completion_ids[i]),
                 ),
                 success[i],
@@ -128,16 +129,15 @@ class Generation:
             for i, (rollout_id, prompt_id) in enumerate(rows)
         ]
 
-    def _tokens(self, output: tuple[Any, ...]) -> tuple[Any, Any, list[dict[str, Any]], Any]:
-        """Return completion ids, log-probabilities, extra fields and given prompt ids of what was generated."""
+    def _tokens(self, output: tuple[Any, ...]) -> tuple[Any, Any, list[dict[str, Any]]]:
+        """Return completion ids, log-probabilities and extra fields of what was generated."""
         rows = len(output[0])
         if self._trainer_rollout is not None:
             fields = {k: v for k, v in self._trainer_rollout.items() if k not in _ROLLOUT_KEYS}
             extra = [{name: values[i] for name, values in fields.items()} for i in range(rows)]
-            given = self._trainer_rollout["prompt_ids"]
-            return self._trainer_rollout["completion_ids"], self._trainer_rollout["logprobs"], extra, given
+            return self._trainer_rollout["completion_ids"], self._trainer_rollout["logprobs"], extra
         completion_ids, logprobs = self.turns[0]
-        return completion_ids, logprobs, [{} for _ in range(rows)], None
+        return completion_ids, logprobs, [{} for _ in range(rows)]
 
     def _outcome(self, rollout: Rollout, success: bool | None) -> Outcome:
         trainer = self._trainer

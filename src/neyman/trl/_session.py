@@ -19,6 +19,7 @@ from neyman.keyed import fingerprint
 from neyman.step import Batch, Budget, Outcome, Request, StopReason
 from neyman.strategy import Strategy
 from neyman.trl._advantages import aggregation, estimator, grpo_advantages, rloo_advantages, total_reward
+from neyman.trl._behaviour import check_carry_over, note_behaviour, restore_behaviour
 from neyman.trl._checkpoint import Checkpoint
 from neyman.trl._features import register_features
 from neyman.trl._generation import Generation, Rollout
@@ -90,6 +91,7 @@ class Session:
                 "allow here: TRL sets them up once per batch. Use a strategy of one round, such as 'vip', 'dynamo' or "
                 "'uniform'"
             )
+        check_carry_over(self)
         register_features(self.controller.strategy.belief, self.prompts, features)
         self.checkpoint = Checkpoint(self)
         self.batch: Batch | None = None
@@ -162,6 +164,7 @@ class Session:
             self.warn_failed()
         self._rollouts = [self.generation.store[i] for i in self.batch.rollout_ids.tolist()]
         self.generation.keep(self.controller.held_rollouts)
+        note_behaviour(self, list(self.generation.store.values()))
         return self._rollouts, [self.prompts.row(i) for i in self._local(list(self.batch.prompt_ids))]
 
     def warn_failed(self) -> None:
@@ -224,6 +227,8 @@ class Session:
             matrix: Float = self.matrix.double().cpu().numpy()
         else:
             matrix = np.array([rollout.rewards for rollout in self._rollouts], dtype=np.float64)
+            local_ages = self._local(batch.age.tolist())
+            restore_behaviour(self, self._local(self._rollouts), local_ages, output)
         matrix = np.where(np.isnan(batch.rewards)[:, None], np.nan, matrix)
         rewards: Float | None = None
         if not self.is_stock(batch):

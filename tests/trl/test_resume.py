@@ -1,0 +1,130 @@
+"""A run resumed from any checkpoint equals the run that was never stopped, also in the middle of a generation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from safetensors.torch import save_file
+
+import neyman
+from neyman.errors import StateError
+from neyman.modulation import Modulation
+
+CLOCKS = ("step_time", "runtime", "per_second")
+# Four steps per generation and a checkpoint every third: checkpoint 3 lies in the middle of a generation.
+SAVING = {"per_device_train_batch_size": 8, "steps_per_generation": 4, "max_steps": 8, "save_strategy": "steps",
+          "save_steps": 3}  # fmt: skip
+STRATEGIES = {
+    "uniform": (lambda: neyman.preset("uniform"), {}),
+    "vip": (lambda: neyman.preset("vip", lower=3, belief=neyman.beliefs.Counts()), {}),
+    "sara": (lambda: neyman.preset("sara"), {}),
+    "sara, surplus carried over": (lambda: neyman.preset("sara", max_age=2), {}),
+    "neyman": (lambda: neyman.preset("neyman", belief=neyman.beliefs.Counts()), {}),
+    "dynamo, lagged extremes": (
+        lambda: neyman.preset(
+            "dynamo", lower=2, modulation=Modulation(variant="published", extremes="lagged")
+        ),
+        {"gradient_accumulation_steps": 2},
+    ),
+}
+
+
+def logs(trainer):
+    return [
+        {name: value for name, value in entry.items() if not any(clock in name for clock in CLOCKS)}
+        for entry in trainer.state.log_history
+        if "loss" in entry
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_resumed_equals_never_stopped(bench, tmp_path, name):
+    strategy, options = STRATEGIES[name]
+    whole = bench.build(strategy=strategy(), output_dir=str(tmp_path / "whole"), **SAVING, **options).trainer
+    whole.train()
+    checkpoint = tmp_path / "resumed" / "checkpoint-3"
+    shutil.copytree(tmp_path / "whole" / "checkpoint-3", checkpoint)
+    resumed = bench.build(
+        strategy=strategy(), output_dir=str(tmp_path / "resumed"), **SAVING, **options
+    ).trainer
+    resumed.train(resume_from_checkpoint=str(checkpoint))
+    assert logs(whole) == logs(resumed)
+    assert json.dumps(whole.controller.state_dict()) == json.dumps(resumed.controller.state_dict())
+    for expected, actual in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert expected.equal(actual)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(bench, tmp_path_factory):
+    out = tmp_path_factory.mktemp("damage")
+    bench.build(strategy=neyman.preset("uniform"), output_dir=str(out), **SAVING).trainer.train()
+    return out / "checkpoint-3"
+
+
+def truncate(folder: Path) -> None:
+    path = folder / "neyman_state.json"
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def forget(folder: Path) -> None:
+    (folder / "neyman_state.json").unlink()
+
+
+def grow_older(folder: Path) -> None:
+    edit(folder, version=99)
+
+
+def change_ranks(folder: Path) -> None:
+    edit(folder, processes=2)
+
+
+def change_data(folder: Path) -> None:
+    edit(folder, prompts="another")
+
+
+def spoil_controller(folder: Path) -> None:
+    state = json.loads((folder / "neyman_state.json").read_text())
+    del state["controller"]["ledger"]
+    (folder / "neyman_state.json").write_text(json.dumps(state))
+
+
+def truncate_tensors(folder: Path) -> None:
+    path = folder / "neyman_process0.safetensors"
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def replace_tensors(folder: Path) -> None:
+    import torch
+
+    save_file({"x": torch.zeros(1)}, folder / "neyman_process0.safetensors")
+
+
+def edit(folder: Path, **fields) -> None:
+    path = folder / "neyman_state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+DAMAGES = {
+    truncate: "neyman_state.json is damaged",
+    forget: "neyman_state.json is missing",
+    grow_older: "version 99",
+    change_ranks: "processes 2",
+    change_data: "prompts 'another'",
+    spoil_controller: "ledger",
+    truncate_tensors: "neyman_process0.safetensors cannot be read",
+    replace_tensors: "neyman_process0.safetensors cannot be read",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda f: f.__name__)
+def test_a_damaged_or_foreign_checkpoint_is_refused_by_name(bench, checkpoint, tmp_path, damage):
+    copy = tmp_path / "checkpoint-3"
+    shutil.copytree(checkpoint, copy)
+    damage(copy)
+    trainer = bench.build(strategy=neyman.preset("uniform"), output_dir=str(tmp_path), **SAVING).trainer
+    with pytest.raises(StateError, match=DAMAGES[damage]):
+        trainer.train(resume_from_checkpoint=str(copy))
