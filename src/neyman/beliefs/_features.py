@@ -67,6 +67,8 @@ class FeatureStore:
 
     def add(self, ids: Sequence[PromptId], matrix: NDArray[np.float32], prints: IntP) -> None:
         """Append checked rows of new ids."""
+        if not ids:
+            return
         start, stop = len(self._rows), len(self._rows) + len(ids)
         if stop > len(self._prints):
             size = stop if start == 0 else max(stop, 2 * len(self._prints))

@@ -97,12 +97,12 @@ class CountsWithGP:
             ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
         """
         names = prompt_ids("ids", ids)
-        if features is not None and names:
+        if features is not None:
             self._regression.register(names, features, self._contribution)
 
     def prior_mean(self, ids: Sequence[PromptId]) -> FloatP:
         """Return what the features say about each prompt's success rate."""
-        mean, variance = self._regression.predict(self._regression.design(prompt_ids("ids", ids)))
+        mean, variance = self._regression.predict_ids(prompt_ids("ids", ids))
         return rate_moments(mean, variance + self._config["residual_scale"] ** 2)[0]
 
     def beta_parameters(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:

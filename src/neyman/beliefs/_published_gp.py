@@ -105,7 +105,7 @@ class PublishedGP:
             ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
         """
         names = prompt_ids("ids", ids)
-        if features is None or not names:
+        if features is None:
             return
         fresh, matrix, prints = self._store.check(names, features)
         seen = [name for name in fresh if name in self._table]

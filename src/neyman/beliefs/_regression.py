@@ -15,6 +15,8 @@ from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import pack_array, unpack_array
 from neyman.errors import StateError
 
+_BLOCK = 16_384
+
 # Weight and centre of the pseudo-observation that each prompt has in the sums now; weight 0 if none.
 Contribution = Callable[[Sequence[PromptId]], tuple[FloatP, FloatP]]
 Parsed = tuple[NystromMap | None, FloatP, FloatP]
@@ -116,6 +118,14 @@ class FeatureRegression:
         """Return mean and variance of ``z' w``."""
         mean, covariance, _ = self._fit()
         return z @ mean, np.maximum(np.einsum("ij,ij->i", z @ covariance, z), 0.0)
+
+    def predict_ids(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
+        """Return mean and variance of ``z' w`` for prompts, in blocks so that memory stays bounded."""
+        mean, variance = np.empty(len(ids)), np.empty(len(ids))
+        for start in range(0, len(ids), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            mean[part], variance[part] = self.predict(self.design(ids[part]))
+        return mean, variance
 
     @property
     def scale(self) -> float:

@@ -108,14 +108,13 @@ class BinomialResidual:
             ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
         """
         names = prompt_ids("ids", ids)
-        if features is None or not names:
-            return
-        self._regression.register(names, features, self._contribution)
+        if features is not None:
+            self._regression.register(names, features, self._contribution)
 
     def predict_logit(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return the posterior mean and variance of each logit."""
         names = prompt_ids("ids", ids)
-        return self._logit(names, self._regression.design(names))
+        return self._logit(names, *self._regression.predict_ids(names))
 
     def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return the posterior mean and variance of each success rate."""
@@ -147,7 +146,7 @@ class BinomialResidual:
         if not names:
             return
         z = self._regression.design(names)
-        mean, variance = self._logit(names, z)
+        mean, variance = self._logit(names, *self._regression.predict(z))
         first, second = tilted_moments(mean, variance, s, n)
         site = np.maximum(1.0 / second - 1.0 / variance, 0.0)
         moment = first / second - mean / variance
@@ -209,9 +208,8 @@ class BinomialResidual:
         self._table, self._clock, self._level, self._level_clock = table, clock, level, level_clock
         self._regression.load(parsed, table.ids, prints, self._contribution)
 
-    def _logit(self, names: list[PromptId], z: FloatP) -> tuple[FloatP, FloatP]:
-        """Return mean and variance of the logits, given the design rows."""
-        mean, variance = self._regression.predict(z)
+    def _logit(self, names: list[PromptId], mean: FloatP, variance: FloatP) -> tuple[FloatP, FloatP]:
+        """Return mean and variance of the logits, given those of the features' part."""
         rows = self._table.find(names)
         share = self._spread * self._aged_precision(rows)
         rest = 1.0 / (1.0 + share)  # what the features still decide; 1 for a prompt never seen
