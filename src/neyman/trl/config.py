@@ -58,10 +58,10 @@ class _Settings:
 
 
 @dataclass
-class AdaptiveGRPOConfig(_Settings, GRPOConfig):
+class AdaptiveGRPOConfig(_Settings, GRPOConfig):  # type: ignore[misc]
     """`GRPOConfig` with neyman's settings: ``adaptive(GRPOTrainer)(args=args, **args.trainer_arguments(), ...)``."""
 
 
 @dataclass
-class AdaptiveRLOOConfig(_Settings, RLOOConfig):
+class AdaptiveRLOOConfig(_Settings, RLOOConfig):  # type: ignore[misc]
     """`RLOOConfig` with neyman's settings."""
