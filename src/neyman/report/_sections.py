@@ -165,7 +165,10 @@ def allocation_section(findings: Findings, looks: Mapping[str, Look]) -> Markup:
             body.append(tag("p", absent, class_="empty"))
             continue
         if kind == "realised":
-            note = "All-failed and all-solved groups have bins of their own at the ends."
+            note = (
+                "All-failed and all-solved groups have bins of their own at the ends. A group of few rollouts can "
+                "only land on few rates, so the shares jump from bin to bin."
+            )
             body.append(tag("p", note, class_="lead"))
         pictures = [
             figure(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
 from neyman import _checks
 from neyman._checks import FloatP
@@ -102,7 +102,7 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     v = v[~np.isnan(v)]
     if len(v) < 2:
         return Interval(float(v[0]) if len(v) else NAN, NAN, NAN, len(v))
-    half = float(stats.t.ppf(0.5 + level / 2.0, len(v) - 1) * v.std(ddof=1) / np.sqrt(len(v)))
+    half = float(_student_half_width(v[:, None], level)[0])
     mean = float(v.mean())
     return Interval(mean, mean - half, mean + half, len(v))
 
@@ -183,14 +183,8 @@ def accuracy_curve(curves: Sequence[tuple[ArrayLike, ArrayLike]], points: int = 
     first, last = max(xs[0] for xs, _ in pairs), min(xs[-1] for xs, _ in pairs)
     x = np.linspace(first, last, points) if last > first else np.array([first])
     seeds = np.array([np.interp(x, xs, ys) for xs, ys in pairs])
-    intervals = [mean_interval(column) for column in seeds.T]
-    return Curve(
-        x,
-        seeds,
-        seeds.mean(axis=0),
-        np.array([i.low for i in intervals]),
-        np.array([i.high for i in intervals]),
-    )
+    mean, half = seeds.mean(axis=0), _student_half_width(seeds)
+    return Curve(x, seeds, mean, mean - half, mean + half)
 
 
 def paired_difference(
@@ -295,6 +289,16 @@ def cost_to_reach(curves: Sequence[tuple[ArrayLike, ArrayLike]], target: float, 
     return Reach(
         target, costs, reached, Interval(float(np.mean(floor)) if floor else NAN, NAN, NAN, len(floor))
     )
+
+
+def _student_half_width(seeds: FloatP, level: float = 0.95) -> FloatP:
+    """Return half the width of Student's interval of each column; NaN with one row."""
+    n = len(seeds)
+    if n < 2:
+        return np.full(seeds.shape[1], np.nan)
+    factor = float(special.stdtrit(n - 1, 0.5 + level / 2.0)) / np.sqrt(n)
+    half: FloatP = factor * seeds.std(axis=0, ddof=1)
+    return half
 
 
 def _points(x: ArrayLike, y: ArrayLike) -> tuple[FloatP, FloatP]:
