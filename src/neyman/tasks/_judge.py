@@ -1,4 +1,4 @@
-"""The process in which one judge runs: ``python -m neyman.tasks._judge module:function seconds bytes``.
+"""The process in which one judge runs: ``python -m neyman.tasks._judge module:function seconds bytes [module ...]``.
 
 Reads requests from standard input (4 bytes of length, then JSON ``[completion, answer, metadata]``), answers
 each with one line of JSON on what was standard output. What the judge itself prints goes nowhere, so it cannot
@@ -69,17 +69,20 @@ def _say(output: int, **reply: Any) -> None:
     os.write(output, json.dumps(reply).encode() + b"\n")
 
 
-def main(path: str, seconds: float, limit: int) -> None:
-    """Serve requests until standard input ends."""
+def main(path: str, seconds: float, limit: int, preload: list[str]) -> None:
+    """Import the judge and what it will need, then serve requests until standard input ends."""
     output = os.dup(1)
     void = os.open(os.devnull, os.O_WRONLY)
     os.dup2(void, 1)
     try:
         judge = resolve(path)
+        for module in preload:
+            importlib.import_module(module)
     except Exception as error:  # noqa: BLE001 - whatever the import raised is reported to the parent
         _say(output, fatal=f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS])
         return
     _limit_memory(limit)
+    os.dup2(void, 2)
     _say(output, ready=True)
     while (request := _read(sys.stdin.buffer)) is not None:
         _limit_processor(2.0 * seconds + 5.0)
@@ -91,4 +94,4 @@ def main(path: str, seconds: float, limit: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

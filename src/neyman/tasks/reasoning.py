@@ -69,8 +69,7 @@ def _generator(name: str, config: str, seed: int) -> Any:
         )
     options = json.loads(config)
     try:
-        # Indices are drawn freely; size only bounds len() and iteration, which are not used.
-        return create_dataset(name, **{"size": 1 << 31, **options, "seed": seed})
+        return create_dataset(name, **(options | {"seed": seed}))
     except (TypeError, AssertionError, ValueError) as error:
         raise ArgumentError(
             f"reasoning-gym's {name!r} refuses the configuration {options}: {error}"
@@ -81,13 +80,17 @@ def _draw(
     name: str, config: Mapping[str, Any], size: int, seed: int, instruction: str, seen: set[str]
 ) -> list[tuple[str, str, dict[str, Any]]]:
     """Draw (question, answer, how to make the entry again) for ``size`` questions that are not in ``seen``."""
-    text = json.dumps(config, sort_keys=True)
+    # Most generators take any index; a few make all ``size`` entries at once, or have no more than that.
+    text = json.dumps({"size": 2 * size + 64, **config}, sort_keys=True)
     generator = _generator(name, text, seed)
     found: list[tuple[str, str, dict[str, Any]]] = []
     for index in range(size * _DRAWS_PER_PROBLEM):
         if len(found) == size:
             break
-        entry = generator[index]
+        try:
+            entry = generator[index]
+        except IndexError:
+            break
         question = f"{entry['question']}\n{instruction}" if instruction else str(entry["question"])
         # By question, not by answer: Countdown's reference is one of many solutions.
         if question in seen:
@@ -105,11 +108,13 @@ def _draw(
 
 def _portable(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entry's metadata where JSON keeps it as it is (tuples become lists, so many do not)."""
+    # The ranges it was drawn from are tuples, and no scorer reads them.
+    facts = {key: value for key, value in entry["metadata"].items() if key != "difficulty"}
     try:
-        facts = json.loads(json.dumps(entry["metadata"]))
+        same = json.loads(json.dumps(facts)) == facts
     except (TypeError, ValueError):
         return {}
-    return {"entry": facts, "question": entry["question"]} if facts == entry["metadata"] else {}
+    return {"entry": facts, "question": entry["question"]} if same else {}
 
 
 def _reference(entry: Mapping[str, Any]) -> str:
@@ -231,5 +236,9 @@ class ReasoningGymVerifier(KillableVerifier):
     ) -> None:
         _require()
         super().__init__(
-            judge_entry, timeout_seconds=timeout_seconds, memory_bytes=memory_bytes, workers=workers
+            judge_entry,
+            timeout_seconds=timeout_seconds,
+            memory_bytes=memory_bytes,
+            workers=workers,
+            preload=["reasoning_gym"],
         )

@@ -7,6 +7,7 @@ than its time, or dies, its process is replaced, the verdict is None, and the ca
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import json
@@ -14,12 +15,13 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, final
+from typing import IO, Any, TypeAlias, final
 
 from neyman import _checks
 from neyman.errors import ArgumentError, RunFailedError, missing_extra
@@ -53,12 +55,14 @@ class _Worker:
     """One judge process; at most one request is out at a time."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        # What it says before it is ready explains why it did not start; the judge's own noise goes nowhere.
+        self.noise = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the worker
         # A session of its own: Ctrl-C in the terminal must reach the trainer, not tear verdicts down.
         self.process = subprocess.Popen(  # noqa: S603 - our own module under this interpreter, no shell
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self.noise,
             env=environment,
             start_new_session=True,
         )
@@ -66,7 +70,7 @@ class _Worker:
         assert self.process.stdout is not None
         self.stdin, self.output = self.process.stdin, self.process.stdout.fileno()
         self.buffer = b""
-        self._end = weakref.finalize(self, _end, self.process)
+        self._end = weakref.finalize(self, _end, self.process, self.noise)
 
     def send(self, body: bytes) -> bool:
         """Send one request; False when the process is gone."""
@@ -88,20 +92,26 @@ class _Worker:
         reply: dict[str, Any] = json.loads(line)
         return reply
 
+    def complaint(self) -> str:
+        """Return the end of what the process wrote to standard error while it started."""
+        self.noise.seek(0)
+        return (
+            self.noise.read().decode(errors="replace").strip()[-800:] or "it ended, or said nothing in time"
+        )
+
     def kill(self) -> None:
         """End the process now and collect it."""
         self._end()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], noise: IO[bytes]) -> None:
     process.kill()
     process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            try:
+    for pipe in (process.stdin, process.stdout, noise):
+        # What was still buffered for a process that is gone cannot be written any more.
+        with contextlib.suppress(OSError):
+            if pipe is not None:
                 pipe.close()
-            except OSError:  # what was still buffered cannot be written any more
-                continue
 
 
 def _judge_path(judge: Judge | str) -> str:
@@ -128,6 +138,7 @@ class KillableVerifier:
         timeout_seconds: wall-clock time for one verdict.
         memory_bytes: address space of one worker; a judge that needs more gets MemoryError (POSIX).
         workers: processes; each takes one completion at a time.
+        preload: modules that a worker imports before its time counts.
 
     Attributes:
         counts: how many completions were "judged", and how many have no verdict because of "timeouts",
@@ -145,6 +156,7 @@ class KillableVerifier:
         timeout_seconds: float = 5.0,
         memory_bytes: int = 2 * _GIBIBYTE,
         workers: int = 1,
+        preload: Sequence[str] = (),
     ) -> None:
         self.timeout_seconds = _checks.real("timeout_seconds", timeout_seconds, low=0.0, open_low=True)
         limit = _checks.integer("memory_bytes", memory_bytes, low=_GIBIBYTE // 4)
@@ -155,6 +167,7 @@ class KillableVerifier:
             _judge_path(judge),
             str(self.timeout_seconds),
             str(limit),
+            *preload,
         ]
         self._size = _checks.integer("workers", workers, low=1)
         self._workers: list[_Worker] = []
@@ -242,9 +255,11 @@ class KillableVerifier:
             readable, _, _ = select.select([worker.output], [], [], _START_SECONDS)
             reply = worker.receive() if readable else None
             if reply is None or "fatal" in reply:
-                why = (reply or {}).get("fatal", "it ended, or said nothing in time")
+                why = (reply or {}).get("fatal") or worker.complaint()
                 for one in fresh:
                     one.kill()
+                    if one in self._workers:
+                        self._workers.remove(one)
                 raise RunFailedError(
                     f"a verifier process for {self._command[3]} did not start: {why}; "
                     "check that the judge can be imported by a fresh interpreter and that memory_bytes suffices"
@@ -331,5 +346,9 @@ class MathVerify(KillableVerifier):
         if importlib.util.find_spec("math_verify") is None:
             raise missing_extra("math-verify", "train", "MathVerify")
         super().__init__(
-            judge_math, timeout_seconds=timeout_seconds, memory_bytes=memory_bytes, workers=workers
+            judge_math,
+            timeout_seconds=timeout_seconds,
+            memory_bytes=memory_bytes,
+            workers=workers,
+            preload=["math_verify"],
         )

@@ -1,0 +1,200 @@
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from neyman.errors import ArgumentError, RunFailedError
+from neyman.tasks import ExactMatch, KillableVerifier, MathVerify, problem
+
+JUDGES = """
+import os, time
+
+def judge(completion, answer, metadata):
+    if completion == "sleep":
+        time.sleep(3600)
+    if completion == "spin":
+        9 ** 9 ** 9
+    if completion == "die":
+        os._exit(3)
+    if completion == "raise":
+        raise ValueError("cannot")
+    if completion == "memory":
+        return len(bytearray(1 << 40)) > 0
+    if completion == "none":
+        return None
+    if completion == "print":
+        print("noise " * 10000, flush=True)
+    if completion == "metadata":
+        return metadata["key"] == answer
+    if completion == "slow":
+        time.sleep(0.4)
+    if completion == "pid":
+        return os.getpid() == int(answer)
+    return completion == answer
+"""
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("judges")
+    (folder / "judges_for_tests.py").write_text(JUDGES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield "judges_for_tests:judge"
+
+
+def test_exact_match_looks_through_white_space_only():
+    said = ["4 2", " 4\t 2\n", "42", "4 2.", "", "A b"]
+    assert ExactMatch().verify(said, ["4 2"] * 5 + ["a b"], []) == [True, True, False, False, False, False]
+
+
+def test_a_judge_that_hangs_costs_its_time_and_one_missing_verdict(judge):
+    with KillableVerifier(judge, timeout_seconds=1.0) as verifier:
+        assert verifier.verify(["a"], ["a"], []) == [True]
+        start = time.monotonic()
+        # Sleep can be interrupted; the power holds the interpreter's lock inside C code, where no alarm helps.
+        assert verifier.verify(["sleep", "a", "spin", "b"], ["a"] * 4, []) == [None, True, None, False]
+        assert 2.0 <= time.monotonic() - start < 30.0
+        assert verifier.counts == {"judged": 3, "timeouts": 2, "deaths": 0, "errors": 0}
+
+
+def test_a_worker_that_dies_or_a_judge_that_raises_gives_no_verdict(judge):
+    with KillableVerifier(judge) as verifier:
+        said = ["die", "a", "raise", "none", "memory"]
+        assert verifier.verify(said, ["a"] * 5, []) == [None, True, None, None, None]
+        assert verifier.counts == {"judged": 1, "timeouts": 0, "deaths": 1, "errors": 3}
+        assert verifier.last_error.startswith("MemoryError")
+        assert verifier.metrics()["verifier/deaths"] == 1.0
+
+
+def test_a_worker_killed_from_outside_between_batches_is_replaced(judge):
+    with KillableVerifier(judge) as verifier:
+        assert verifier.verify(["a"], ["a"], []) == [True]
+        process = verifier._workers[0].process
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        # The request that meets the dead worker has no verdict; the next one has.
+        assert verifier.verify(["a", "b"], ["a"] * 2, []) == [None, False]
+
+
+def test_what_the_judge_prints_does_not_disturb(judge):
+    with KillableVerifier(judge) as verifier:
+        assert verifier.verify(["print", "a"], ["print", "a"], []) == [True, True]
+
+
+def test_long_completions_metadata_and_any_characters_arrive_whole(judge):
+    long = "x" * 500_000 + "é\ud800\n"
+    rows = [problem("p", "v", {"key": "v"}), problem("p", "w", {"key": "v"}), problem("q", "v")]
+    with KillableVerifier(judge) as verifier:
+        assert verifier.verify(["metadata", "metadata", long], ["v", "w", long], rows) == [True, False, True]
+
+
+def test_workers_share_the_load_and_equal_requests_are_judged_once(judge):
+    with KillableVerifier(judge, workers=4) as verifier:
+        verifier.verify(["a", "b", "c", "d"], ["a"] * 4, [])
+        start = time.monotonic()
+        answers = [str(i) for i in range(4)]
+        assert verifier.verify(["slow"] * 4, answers, []) == [False] * 4
+        # One after the other they would need 1.6 s.
+        assert time.monotonic() - start < 1.3
+        start = time.monotonic()
+        assert verifier.verify(["slow"] * 50, ["slow"] * 50, []) == [True] * 50
+        assert time.monotonic() - start < 5.0
+        assert verifier.counts["judged"] == 58
+
+
+def test_it_works_off_the_main_thread(judge):
+    verdicts = []
+    with KillableVerifier(judge, timeout_seconds=0.5) as verifier:
+        thread = threading.Thread(
+            target=lambda: verdicts.extend(verifier.verify(["sleep", "a"], ["a"] * 2, []))
+        )
+        thread.start()
+        thread.join(60.0)
+    assert verdicts == [None, True]
+
+
+def test_an_interrupt_leaves_no_late_reply_for_the_next_request(judge, monkeypatch):
+    with KillableVerifier(judge) as verifier:
+        verifier.verify(["a"], ["a"], [])
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr("neyman.tasks.verify.select.select", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                verifier.verify(["slow"], ["slow"], [])
+        time.sleep(0.6)
+        assert verifier.verify(["a"], ["b"], []) == [False]
+
+
+def test_no_process_outlives_its_verifier(judge):
+    verifier = KillableVerifier(judge)
+    verifier.verify(["a"], ["a"], [])
+    pid = verifier._workers[0].process.pid
+    del verifier
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_nothing_to_judge_starts_nothing():
+    verifier = KillableVerifier("no_such_module:judge")
+    assert verifier.verify([], [], []) == []
+    assert verifier._workers == []
+
+
+def test_judges_that_no_other_process_can_import_are_refused():
+    with pytest.raises(ArgumentError, match="top level of a module"):
+        KillableVerifier(lambda completion, answer, metadata: True)
+    with pytest.raises(ArgumentError, match=r"package\.module:function"):
+        KillableVerifier("judge")
+    with (
+        KillableVerifier("no_such_module:judge") as verifier,
+        pytest.raises(RunFailedError, match="No module named 'no_such_module'"),
+    ):
+        verifier.verify(["a"], ["a"], [])
+
+
+def test_a_worker_that_cannot_start_says_why(judge, monkeypatch):
+    import sys
+
+    verifier = KillableVerifier(judge)
+    monkeypatch.setattr(
+        verifier, "_command", [sys.executable, "-c", "raise SystemExit('no such luck')", judge]
+    )
+    with pytest.raises(RunFailedError, match="no such luck"):
+        verifier.verify(["a"], ["a"], [])
+    assert verifier._workers == []
+
+
+def test_limits_out_of_range_are_refused(judge):
+    with pytest.raises(ArgumentError, match="timeout_seconds"):
+        KillableVerifier(judge, timeout_seconds=0.0)
+    with pytest.raises(ArgumentError, match="workers"):
+        KillableVerifier(judge, workers=0)
+    with pytest.raises(ArgumentError, match="memory_bytes"):
+        KillableVerifier(judge, memory_bytes=1)
+
+
+def test_math_verify_judges_meaning_and_survives_a_tower_of_powers():
+    cases = [
+        (r"The answer is $\boxed{\frac{1}{2}}$.", "0.5", True),
+        ("so x = 1,234", "1234", True),
+        ("5", "4", False),
+        ("", "4", False),
+        (r"\frac{", "4", False),
+        ("9" * 5000, "4", False),
+        (r"$\boxed{x+1}$", "1+x", True),
+        ("4", "", None),
+        # sympy would compute a number of 370 million digits.
+        ("$9^{9^{9}}$", "4", None),
+        ("4", "$4$", True),
+    ]
+    with MathVerify(timeout_seconds=4.0) as verifier:
+        said, meant, verdicts = zip(*cases, strict=True)
+        assert verifier.verify(said, meant, []) == list(verdicts)
+        assert verifier.counts == {"judged": 8, "timeouts": 1, "deaths": 0, "errors": 1}
+        assert "not mathematics" in verifier.last_error
