@@ -1,0 +1,495 @@
+"""What a person may write in a TOML file or as flags: frozen models, one description per field.
+
+Files and flags are checked before anything heavy is imported; ``build_*`` and ``build`` make the objects.
+Paths are relative to the working directory and saved absolute.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from neyman import beliefs
+from neyman.errors import ArgumentError, missing_extra
+from neyman.presets import PRESETS, preset
+from neyman.strategy import Strategy
+
+try:
+    import tomlkit
+    from pydantic import (
+        BaseModel,
+        ConfigDict,
+        Field,
+        ValidationError,
+        ValidationInfo,
+        field_validator,
+        model_validator,
+    )
+    from tyro.constructors import PrimitiveConstructorSpec
+except ImportError as error:
+    raise missing_extra(str(error.name), "cli", "neyman.config") from error
+
+if TYPE_CHECKING:
+    from neyman.tasks import Task, Verifier
+
+BELIEFS: dict[str, Any] = {
+    "default": getattr(beliefs, "default", beliefs.Counts),
+    "counts": beliefs.Counts,
+    "binomial-residual": beliefs.BinomialResidual,
+}
+
+
+def parse_options(words: list[str]) -> dict[str, Any]:
+    """Read ``key=value`` words; a value that is not TOML is text.
+
+    >>> parse_options(["lower=4", "variant=published", "schedule=[4, 8]"])
+    {'lower': 4, 'variant': 'published', 'schedule': [4, 8]}
+    """
+    options: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise ArgumentError(f"options are written key=value, got {word!r}; for example lower=4")
+        try:
+            options[key] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            options[key] = text
+    return options
+
+
+_OPTIONS = PrimitiveConstructorSpec(
+    nargs="*",
+    metavar="[KEY=VALUE ...]",
+    instance_from_str=parse_options,
+    is_instance=lambda value: isinstance(value, dict),
+    str_from_instance=lambda options: [f"{key}={value}" for key, value in options.items()],
+)
+Options: TypeAlias = Annotated[dict[str, Any], _OPTIONS]
+
+
+class Section(BaseModel):
+    """A frozen group of settings that refuses what it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ArgumentError(explain(error, type(self))) from None
+
+
+class ModelConfig(Section):
+    """The policy."""
+
+    path: str = Field(
+        "tiny",
+        description="'tiny' (0.1M parameters, built and warm-started here), or any causal LM's folder or name",
+    )
+    gguf_file: str | None = Field(
+        None, description="name of a GGUF file inside path to load the weights from"
+    )
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="type of the weights")
+    warm_start_steps: int = Field(600, ge=0, description="'tiny' only: supervised optimiser steps")
+    cache: Path | None = Field(None, description="'tiny' only: folder of built policies [~/.cache/neyman]")
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether the policy is the embedded one."""
+        return self.path == "tiny"
+
+
+class RulesTask(Section):
+    """Digit rules of graded difficulty: the embedded task."""
+
+    type: Literal["rules"] = Field("rules", description="kind of task: rules, reasoning_gym or data")
+    regime: Literal["hard", "ushape", "easy"] = Field("hard", description="spread of starting success rates")
+    train_size: int = Field(1024, ge=1, description="training problems")
+    test_size: int = Field(1000, ge=1, description="held-out problems")
+    seed: int = Field(0, ge=0, description="of difficulties, problems, and the tiny policy")
+
+    def build(self) -> Task:
+        """Make the problems."""
+        from neyman.tasks import rules_task  # noqa: PLC0415 - loads SciPy's statistics
+
+        return rules_task(self.regime, train_size=self.train_size, test_size=self.test_size, seed=self.seed)
+
+    def build_verifier(self) -> Verifier:
+        """Make what judges answers."""
+        from neyman.tasks import ExactMatch  # noqa: PLC0415 - as above
+
+        return ExactMatch()
+
+
+class ReasoningGymTask(Section):
+    """A generator of reasoning-gym, with graded difficulty."""
+
+    type: Literal["reasoning_gym"] = Field(
+        "reasoning_gym", description="kind of task: rules, reasoning_gym or data"
+    )
+    name: str = Field(description="generator, e.g. countdown, chain_sum, basic_arithmetic")
+    config: Options = Field(
+        default_factory=dict, description="its options, one level [graded levels where neyman has them]"
+    )
+    train_size: int = Field(1024, ge=1, description="training problems")
+    test_size: int = Field(128, ge=1, description="held-out problems")
+    seed: int = Field(0, ge=0, description="of the problems")
+    instruction: str = Field("", description="line added to each question, e.g. how to mark the answer")
+    chat: bool = Field(False, description="prompts as chat messages, for models with a chat template")
+
+    def build(self) -> Task:
+        """Make the problems."""
+        from neyman.tasks import reasoning_gym_task  # noqa: PLC0415 - slow to import
+
+        return reasoning_gym_task(
+            self.name,
+            train_size=self.train_size,
+            test_size=self.test_size,
+            seed=self.seed,
+            configs=[self.config] if self.config else None,
+            instruction=self.instruction,
+            chat=self.chat,
+        )
+
+    def build_verifier(self) -> Verifier:
+        """Make what judges answers."""
+        from neyman.tasks import ReasoningGymVerifier  # noqa: PLC0415 - slow to import
+
+        return ReasoningGymVerifier()
+
+
+class DataTask(Section):
+    """The user's own prompts and answers."""
+
+    type: Literal["data"] = Field("data", description="kind of task: rules, reasoning_gym or data")
+    path: Path = Field(description="JSONL, CSV, TSV or parquet file, or a folder saved by datasets")
+    test_path: Path | None = Field(None, description="file of held-out problems [a share of path]")
+    test_share: float = Field(0.1, gt=0, lt=1, description="share of path that is held out, in (0, 1)")
+    prompt: str = Field("prompt", description="field with the prompt: text or chat messages")
+    answer: str = Field("answer", description="field with the answer: text or a number")
+    verifier: Literal["exact", "math"] = Field("exact", description="same text, or equal as mathematics")
+    duplicates: Literal["refuse", "drop", "number"] = Field("refuse", description="rows that repeat another")
+    seed: int = Field(0, ge=0, description="of the split")
+
+    @field_validator("path", "test_path")
+    @classmethod
+    def _is_there(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.exists():
+            raise ValueError(
+                f"{path} does not exist; paths are relative to the working directory {Path.cwd()}"
+            )
+        return None if path is None else path.absolute()
+
+    def build(self) -> Task:
+        """Read the problems."""
+        from neyman.tasks import file_task  # noqa: PLC0415 - slow to import
+
+        return file_task(
+            self.path,
+            self.test_path,
+            test_share=self.test_share,
+            seed=self.seed,
+            prompt=self.prompt,
+            answer=self.answer,
+            duplicates=self.duplicates,
+        )
+
+    def build_verifier(self) -> Verifier:
+        """Make what judges answers."""
+        from neyman.tasks import ExactMatch, MathVerify  # noqa: PLC0415 - slow to import
+
+        return MathVerify() if self.verifier == "math" else ExactMatch()
+
+
+TASKS: dict[str, type[Section]] = {
+    "rules": RulesTask,
+    "reasoning_gym": ReasoningGymTask,
+    "data": DataTask,
+}
+
+
+class StrategyConfig(Section):
+    """How rollouts are allocated."""
+
+    name: str = Field("neyman", description=f"{', '.join(PRESETS)}, or package.module:function")
+    options: Options = Field(default_factory=dict, description="options of the preset, e.g. lower=4 upper=32")
+    belief: str = Field(
+        "preset", description=f"'preset' (its own), {', '.join(BELIEFS)}, or package.module:Class"
+    )
+    belief_options: Options = Field(default_factory=dict, description="options of the belief")
+    features: str = Field(
+        "auto", description="'auto' (the task's own, if any), 'none', or an embedding model's name or folder"
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        return _known_strategy(name)
+
+
+class TrainerConfig(Section):
+    """The training run under TRL."""
+
+    algorithm: Literal["rloo", "grpo"] = Field("rloo", description="TRL's RLOOTrainer or GRPOTrainer")
+    prompts_per_step: int = Field(32, ge=1, description="prompts the data loader brings to a step")
+    group_size: int = Field(
+        4, ge=2, description="rollouts per prompt on average; times prompts_per_step: the budget"
+    )
+    steps: int = Field(
+        180, ge=1, description="optimiser steps; fixed-train strategies end earlier, on the budget"
+    )
+    learning_rate: float = Field(6e-4, gt=0, description="of AdamW, constant")
+    max_completion_length: int = Field(6, ge=1, description="tokens; longer answers are cut")
+    temperature: float = Field(1.0, gt=0, description="of sampling")
+    loss_type: str = Field("grpo", description="GRPOTrainer only: grpo, dr_grpo, dapo, ...")
+    beta: float = Field(0.0, ge=0, description="weight of the KL term to the starting policy")
+    max_rollouts: int | None = Field(
+        None, ge=1, description="fixed-train strategies only: the most rollouts of a step [4 x the budget]"
+    )
+    micro_batch: int | None = Field(
+        None, ge=1, description="rows in one forward pass; divides the budget of a step [all]"
+    )
+    eval_every: int = Field(10, ge=1, description="steps between measurements of held-out accuracy")
+    save_every: int = Field(20, ge=1, description="steps between checkpoints")
+    report_to: tuple[str, ...] = Field(
+        (), description="trackers, as TRL names them: wandb, trackio, tensorboard"
+    )
+    options: Options = Field(
+        default_factory=dict,
+        description="further fields of TRL's GRPOConfig or RLOOConfig, e.g. use_vllm=true",
+    )
+
+    @property
+    def budget(self) -> int:
+        """Rollouts per step."""
+        return self.prompts_per_step * self.group_size
+
+    @model_validator(mode="after")
+    def _fits(self) -> TrainerConfig:
+        if self.micro_batch is not None and self.budget % self.micro_batch:
+            raise ValueError(
+                f"micro_batch must divide prompts_per_step x group_size = {self.budget}, got {self.micro_batch}"
+            )
+        return self
+
+
+class Config(Section):
+    """Everything that decides a training's result."""
+
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    task: RulesTask | ReasoningGymTask | DataTask = Field(default_factory=RulesTask, discriminator="type")
+    strategy: StrategyConfig = Field(default_factory=StrategyConfig)
+    trainer: TrainerConfig = Field(default_factory=TrainerConfig)
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one run for each, of every strategy")
+    baselines: tuple[str, ...] = Field(
+        ("uniform",), description="strategies with their own defaults to compare with, at the same budget"
+    )
+
+    @field_validator("baselines")
+    @classmethod
+    def _are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_known_strategy(name) for name in names)
+
+    @model_validator(mode="after")
+    def _agrees(self, info: ValidationInfo) -> Config:
+        if info.context and info.context.get("partial"):
+            return self
+        if len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
+            raise ValueError(f"seeds must be different and >= 0, got {list(self.seeds)}")
+        if self.model.is_tiny and self.task.type != "rules":
+            raise ValueError(
+                f"model.path 'tiny' can read and write the task 'rules' only, got task.type {self.task.type!r}; "
+                "give --model the folder or name of a causal language model"
+            )
+        keeps_factor = self.strategy.options.get("modulation") != "none"
+        if self.trainer.algorithm == "rloo" and (
+            "dynamo" in self.baselines or (self.strategy.name == "dynamo" and keeps_factor)
+        ):
+            raise ValueError(
+                "strategy 'dynamo' multiplies tokens' advantages, which RLOOTrainer does not have: set "
+                "trainer.algorithm to 'grpo', or leave the factor out with strategy.options modulation=none"
+            )
+        return self
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The strategies that run, each once."""
+        return tuple(dict.fromkeys([self.strategy.name, *self.baselines]))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether accuracy can be computed without sampling."""
+        return self.model.is_tiny
+
+    @property
+    def estimator(self) -> str:
+        """Name the gradient estimator whose variance strategies minimise."""
+        if self.trainer.algorithm == "rloo":
+            return "rloo"
+        scale = self.trainer.options.get("scale_rewards", self.trainer.loss_type != "dr_grpo")
+        return "grpo" if scale in (True, "group") else "dr_grpo"
+
+    def build_strategy(self, name: str) -> Strategy:
+        """Make a strategy: the configured one by its options, a baseline by its defaults.
+
+        Raises:
+            ArgumentError: unknown names or options; the message lists the legal ones.
+        """
+        own = name == self.strategy.name
+        options = dict(self.strategy.options) if own else {}
+        if options.get("modulation") == "none":
+            options["modulation"] = None
+        if own and self.strategy.belief != "preset":
+            kind = BELIEFS.get(self.strategy.belief) or _imported("strategy.belief", self.strategy.belief)
+            try:
+                options["belief"] = kind(**self.strategy.belief_options)
+            except TypeError as error:
+                raise ArgumentError(f"strategy.belief_options: {error}") from error
+        elif own and self.strategy.belief_options:
+            raise ArgumentError("strategy.belief_options need a strategy.belief by name, got 'preset'")
+        options = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
+        if name in PRESETS:
+            return preset(name, **{"estimator": self.estimator, **options})
+        made = _imported("strategy.name", name)(**options)
+        if not isinstance(made, Strategy):
+            raise ArgumentError(f"strategy.name {name!r} must return a neyman.Strategy, got {made!r:.80}")
+        return made
+
+    def build_features(self, task: Task) -> Any:
+        """Return what the belief may know of the training prompts: an array, a model's name or None."""
+        if self.strategy.features != "auto":
+            return None if self.strategy.features == "none" else self.strategy.features
+        if self.task.type != "rules":
+            return None
+        from neyman.tasks import rules  # noqa: PLC0415 - loads SciPy's statistics
+
+        return rules.features(task.train)
+
+
+def _imported(field: str, path: str) -> Any:
+    module, colon, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name) if colon else _unknown(field, path)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ArgumentError(f"{field} {path!r} cannot be imported: {error}") from error
+
+
+def _unknown(field: str, name: str) -> Any:
+    raise ArgumentError(f"{field} must be one of {', '.join(BELIEFS)} or package.module:Class, got {name!r}")
+
+
+def _known_strategy(name: str) -> str:
+    if name not in PRESETS and ":" not in name:
+        close = difflib.get_close_matches(name, PRESETS, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(
+            f"must be one of {', '.join(PRESETS)}, or package.module:function, got {name!r}{hint}"
+        )
+    return name
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the settings of a TOML file, unchecked.
+
+    Raises:
+        ArgumentError: no such file, or not TOML; the message names the place.
+    """
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"the configuration {path} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ArgumentError(f"{path} is not TOML: {error}") from error
+
+
+def from_mapping(values: Mapping[str, Any], *, partial: bool = False) -> Config:
+    """Check settings and fill in the defaults.
+
+    Args:
+        values: settings by section.
+        partial: leave out the checks of settings against each other, because more settings are to come.
+
+    Raises:
+        ArgumentError: names each setting that is unknown (with the nearest legal one) or out of range.
+
+    >>> from_mapping({"trainer": {"steps": 3}}).trainer.budget
+    128
+    """
+    try:
+        return Config.model_validate(dict(values), context={"partial": partial})
+    except ValidationError as error:
+        raise ArgumentError(explain(error)) from None
+
+
+def to_toml(config: Config) -> str:
+    """Return the resolved settings as TOML with each field's description, for `from_mapping` to read back."""
+    document = tomlkit.document()
+    values = config.model_dump(mode="json", exclude_none=True)
+    for name in ("seeds", "baselines"):
+        document.add(tomlkit.comment(Config.model_fields[name].description or ""))
+        document.add(name, values[name])
+    for name in ("model", "task", "strategy", "trainer"):
+        section = getattr(config, name)
+        table = tomlkit.table()
+        table.comment((type(section).__doc__ or "").partition("\n")[0])
+        for key, value in values[name].items():
+            table.add(tomlkit.comment(type(section).model_fields[key].description or ""))
+            table.add(key, _inline(value) if isinstance(value, dict) else value)
+        document.add(name, table)
+    return tomlkit.dumps(document)
+
+
+def _inline(options: dict[str, Any]) -> Any:
+    table = tomlkit.inline_table()
+    table.update(options)
+    return table
+
+
+def explain(error: ValidationError, model: type[BaseModel] = Config) -> str:
+    """Turn pydantic's findings into lines that name the setting, the value and what is legal.
+
+    Args:
+        error: what pydantic raised.
+        model: the model that was checked.
+    """
+    lines = []
+    for found in error.errors(include_url=False):
+        place = [str(part) for part in found["loc"]]
+        if place[:1] == ["task"] and len(place) > 1 and place[1] in TASKS:
+            owner, place = TASKS[place[1]], ["task", *place[2:]]
+        else:
+            owner = _section(model, place[:-1])
+        name = ".".join(place) or "configuration"
+        if found["type"] == "extra_forbidden":
+            lines.append(f"{name} is no setting; {_nearest(place[-1], owner)}")
+        elif found["type"] == "missing":
+            what = owner.model_fields[place[-1]].description
+            lines.append(f"{name} is missing: {what}")
+        elif found["type"].startswith("union_tag"):
+            lines.append(f"{name}.type must be one of {', '.join(TASKS)}, got {found['input']!r:.80}")
+        elif found["type"] == "value_error":
+            lines.append(
+                f"{name}: {found['msg'].removeprefix('Value error, ')}".removeprefix("configuration: ")
+            )
+        else:
+            lines.append(f"{name}: {found['msg'].removeprefix('Input ')}, got {found['input']!r:.80}")
+    return "\n".join(lines)
+
+
+def _section(model: type[BaseModel], place: list[str]) -> type[BaseModel]:
+    for part in place:
+        kind = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            break
+        model = kind
+    return model
+
+
+def _nearest(name: str, model: type[BaseModel]) -> str:
+    legal = list(model.model_fields)
+    close = difflib.get_close_matches(name, legal, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"legal are {', '.join(legal)}"

@@ -1,0 +1,96 @@
+"""A process that works for `train_all`: ``python -m neyman.train prepare OUT`` or ``... run OUT STRATEGY SEED``.
+
+It ends when its standard input ends: the parent holds the other side and never writes, so whatever ends the
+parent ends this process too, at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+from neyman.config import from_mapping, read_toml
+from neyman.errors import NeymanError, RunFailedError
+from neyman.files import write_atomic
+from neyman.train._folder import RunFolder
+
+_LOCK_SECONDS = 20.0
+
+
+def _follow_parent() -> None:
+    """End this process when its standard input ends."""
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True, name="neyman-parent").start()
+
+
+def _prepare(out: Path) -> None:
+    """Build what all runs share, and find what is wrong with the settings before any run starts."""
+    from neyman.train._policy import make_policy  # noqa: PLC0415 - loads what it needs itself
+
+    config = from_mapping(read_toml(out / "config.toml"))
+    for name in config.arms:
+        config.build_strategy(name)
+    config.task.build()
+    path = out / "prepare.json"
+
+    def progress(done: int, steps: int) -> None:
+        if done % 10 == 0 or done == steps:
+            path.write_text(json.dumps({"done": done, "steps": steps}))
+
+    make_policy(config, out, progress)
+    write_atomic(path, json.dumps({"finished": True}).encode())
+
+
+def _run(out: Path, strategy: str, seed: int) -> None:
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - comes with torch
+
+    config = from_mapping(read_toml(out / "config.toml"))
+    folder = out / RunFolder.name(strategy, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=_LOCK_SECONDS)
+    except Timeout:
+        raise RunFailedError(f"another process is training {folder}; wait for it, or end it") from None
+    if config.model.is_tiny:
+        import torch  # noqa: PLC0415 - only once it is clear that there is something to do
+
+        torch.set_num_threads(1)
+    from neyman.train._run import run_one  # noqa: PLC0415 - as above
+
+    run_one(config, out, strategy, seed)
+
+
+def main(arguments: list[str]) -> int:
+    """Do one piece of work; the last line of standard error says what went wrong."""
+    _follow_parent()
+    work, out, *rest = arguments
+    try:
+        if work == "prepare":
+            _prepare(Path(out))
+        else:
+            _run(Path(out), rest[0], int(rest[1]))
+    except NeymanError as error:
+        traceback.print_exc()
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: threads of trackers or tokenizers must not keep a finished run alive.
+    os._exit(code)

@@ -1,0 +1,77 @@
+"""Held-out accuracy: exact where the task allows it, else from one answer for each problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from neyman.config import Config
+from neyman.tasks import Problem, Task, Verifier, completion_text, exact_success_rates
+
+_BATCH = 64
+
+
+def evaluation(
+    config: Config, task: Task, verifier: Verifier, tokenizer: Any, seed: int
+) -> Callable[[Any, int], dict[str, Any]]:
+    """Return the measurement of a run: ``(model, step) -> {"accuracy", "problems", "exact"}``.
+
+    Args:
+        config: the run's settings.
+        task: its held-out problems are measured.
+        verifier: judges sampled answers.
+        tokenizer: the policy's.
+        seed: of the sampled answers, together with the step.
+
+    Guarantee: the training's own randomness is left as it was.
+    """
+
+    def measure(model: Any, step: int) -> dict[str, Any]:
+        if config.is_exact:
+            rates = exact_success_rates(model, tokenizer, task.test)
+            return {"accuracy": float(rates.mean()), "problems": len(rates), "exact": True}
+        devices = [model.device.index or 0] if model.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(1_000_003 * seed + step)
+            verdicts = _sampled(config, task.test, verifier, model, tokenizer)
+        judged = [verdict for verdict in verdicts if verdict is not None]
+        accuracy = sum(judged) / len(judged) if judged else 0.0
+        return {"accuracy": accuracy, "problems": len(judged), "exact": False}
+
+    return measure
+
+
+def _sampled(
+    config: Config, problems: list[Problem], verifier: Verifier, model: Any, tokenizer: Any
+) -> list[bool | None]:
+    """Answer each problem once, as in training."""
+    texts: list[str] = []
+    was_training = model.training
+    model.eval()
+    for start in range(0, len(problems), _BATCH):
+        prompts = [_text(tokenizer, item) for item in problems[start : start + _BATCH]]
+        inputs = tokenizer(
+            prompts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False
+        ).to(model.device)
+        with torch.no_grad():
+            ids = model.generate(
+                **inputs,
+                do_sample=True,
+                temperature=config.trainer.temperature,
+                top_k=0,
+                max_new_tokens=config.trainer.max_completion_length,
+                pad_token_id=tokenizer.pad_token_id,
+            )
+        answers = tokenizer.batch_decode(ids[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+        texts += [completion_text(answer) for answer in answers]
+    model.train(was_training)
+    return verifier.verify(texts, [item.answer for item in problems], problems)
+
+
+def _text(tokenizer: Any, item: Problem) -> str:
+    if isinstance(item.prompt, str):
+        return item.prompt
+    text: str = tokenizer.apply_chat_template(item.prompt, tokenize=False, add_generation_prompt=True)
+    return text

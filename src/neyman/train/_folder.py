@@ -1,0 +1,160 @@
+"""A run's directory: what is written where, and how it is brought back to its last complete checkpoint."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from neyman.errors import StateError
+from neyman.files import write_atomic
+
+VERSION = 1
+# The adapter writes this file into a checkpoint when everything else is there.
+COMPLETE = "neyman_state.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a run stands.
+
+    Attributes:
+        checkpoint: the checkpoint to go on from; None to begin.
+        step: its step; 0 without one.
+        seconds: what the run took up to there.
+        is_last: whether nothing is left to train.
+    """
+
+    checkpoint: Path | None = None
+    step: int = 0
+    seconds: float = 0.0
+    is_last: bool = False
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: no NaN or infinity (null), no subclasses of str.
+
+    >>> plain({"a": float("nan"), "b": [1.5]})
+    {'a': None, 'b': [1.5]}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+@final
+class RunFolder:
+    """The directory of one strategy and seed.
+
+    Args:
+        path: the directory; it is made when something is written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metrics = path / "metrics.jsonl"
+        self.log = path / "log.txt"
+
+    @staticmethod
+    def name(strategy: str, seed: int) -> str:
+        """Return the directory's name.
+
+        >>> RunFolder.name("my.package:make", 3)
+        'my.package-make-seed3'
+        """
+        return f"{re.sub(r'[^A-Za-z0-9._+]+', '-', strategy)}-seed{seed}"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run is complete."""
+        return (self.path / "done.json").exists()
+
+    def begin(self, head: dict[str, Any]) -> None:
+        """Write ``run.json``."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(plain({"version": VERSION, **head}), indent=1)
+        write_atomic(self.path / "run.json", text.encode())
+
+    def finish(self, seconds: float) -> None:
+        """Write ``done.json``."""
+        write_atomic(self.path / "done.json", json.dumps({"finished": True, "seconds": seconds}).encode())
+
+    def append(self, event: dict[str, Any], *, durable: bool = False) -> None:
+        """Append one line to the metrics.
+
+        Args:
+            event: the line.
+            durable: wait until the disk has it.
+        """
+        line = json.dumps(plain(event), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        with self.metrics.open("ab") as file:
+            file.write(line)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+
+    def checkpoints(self) -> dict[int, Path]:
+        """Return the complete checkpoints by step, oldest first."""
+        found = {}
+        for folder in self.path.glob("checkpoint-*"):
+            step = folder.name.removeprefix("checkpoint-")
+            if step.isdecimal() and (folder / COMPLETE).exists():
+                found[int(step)] = folder
+        return dict(sorted(found.items()))
+
+    def rewind(self) -> Progress:
+        """Bring the directory back to its last complete checkpoint, so that nothing is counted twice.
+
+        Checkpoints that a kill left incomplete go, and so do the lines of steps that will be taken again. Without
+        a complete checkpoint the run begins anew.
+
+        Returns:
+            Where to go on.
+
+        Raises:
+            StateError: the metrics stop before the checkpoint, so what was spent is not known.
+        """
+        complete = self.checkpoints()
+        step = max(complete, default=0)
+        for folder in self.path.glob("checkpoint-*"):
+            if folder not in complete.values():
+                shutil.rmtree(folder)
+        kept, last = self._lines_until(step) if complete else ([], {})
+        if complete and last.get("step") != step:
+            raise StateError(
+                f"{self.metrics} ends at step {last.get('step', 0)}, but the checkpoint is of step {step}: what was "
+                f"spent in between is lost; remove {self.path} to train this run anew"
+            )
+        if self.metrics.exists():
+            write_atomic(self.metrics, b"".join(kept))
+        return Progress(
+            checkpoint=complete.get(step),
+            step=step,
+            seconds=float(last.get("seconds", 0.0)),
+            is_last=bool(last.get("last")),
+        )
+
+    def _lines_until(self, step: int) -> tuple[list[bytes], dict[str, Any]]:
+        """Return the whole lines up to a step, and the last step's."""
+        kept: list[bytes] = []
+        last: dict[str, Any] = {}
+        content = self.metrics.read_bytes() if self.metrics.exists() else b""
+        for line in content.splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                break
+            event = json.loads(line)
+            if event["step"] > step:
+                break
+            kept.append(line)
+            if event["event"] == "step":
+                last = event
+        return kept, last

@@ -1,0 +1,68 @@
+"""Reading a run's metrics while it writes them: only what is new, only whole lines."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import final
+
+from neyman.train._folder import RunFolder
+
+
+@final
+class Tail:
+    """Where a run stands, by its own metrics.
+
+    Args:
+        folder: the run's directory.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self._clear()
+
+    def _clear(self) -> None:
+        self._inode, self._offset = -1, 0
+        self.step = self.rollouts = 0
+        self.evaluated = -1
+        self.accuracy: float | None = None
+        self.effective: float | None = None
+        self._first: tuple[float, int] | None = None
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a line came since this process looks."""
+        return self._first is not None
+
+    def read(self) -> None:
+        """Take in the lines that are new; a file put in the place of another is read from its start."""
+        try:
+            file = self.folder.metrics.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            status = self.folder.metrics.stat()
+            if status.st_ino != self._inode:
+                self._clear()
+                self._inode = status.st_ino
+            fresh = self._offset > 0
+            file.seek(self._offset)
+            content = file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.splitlines():
+            event = json.loads(line)
+            self.step, self.rollouts = event["step"], event["rollouts"]
+            if event["event"] == "eval":
+                self.evaluated, self.accuracy = event["step"], event["accuracy"]
+            else:
+                self.effective = event["report"].get("effective_ratio", self.effective)
+        if whole and (fresh or self._first is None):
+            self._first = self._first or (time.monotonic(), self.rollouts)
+
+    def eta(self, rollouts: int) -> float | None:
+        """Return the seconds left to a number of rollouts, at the pace seen; None while there is none."""
+        if self._first is None or self.rollouts <= self._first[1]:
+            return None
+        pace = (time.monotonic() - self._first[0]) / (self.rollouts - self._first[1])
+        return max(0.0, (rollouts - self.rollouts) * pace)
