@@ -21,16 +21,16 @@ def priority(reason: Reason) -> int:
 
 def ask(engine: Engine, capacity: int | None) -> list[Request]:
     """Hand out planned slots, urgent groups first, within the capacity and the token budget."""
-    requests = _again(engine, capacity)
+    requests, before = _again(engine, capacity), engine.asked
     if capacity is not None:
         capacity -= sum(len(request.rollout_ids) for request in requests)
     room = _token_room(engine, capacity)
     while (room is None or room > 0) and (index := engine.waiting.first()) is not None:
-        before = engine.asked
-        requests += _requests(engine, index, room)
+        asked = _requests(engine, index, room)
+        requests += asked
         if room is not None:
-            room -= engine.asked - before
-    if requests and not engine.awaiting_round:
+            room -= sum(len(request.rollout_ids) for request in asked)
+    if engine.asked > before and not engine.awaiting_round:
         engine.rounds += 1
         engine.awaiting_round = True
     return requests

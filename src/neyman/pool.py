@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neyman._checks import prompt_ids
 from neyman.errors import ArgumentError, StateError
 from neyman.keyed import PromptId, fingerprint, keyed_rng
 
@@ -25,11 +26,15 @@ class Pool:
     Guarantee: an epoch ends when every prompt was opened, host-brought and drawn together; the order depends
     on (seed, epoch) alone.
 
-    Cost: `peek` O(prompts returned + prompts skipped), memory O(pool).
+    Cost: `peek` O(pool) in NumPy, a few ms for a million prompts; memory O(pool).
     """
 
     def __init__(self, ids: Sequence[PromptId], *, seed: int) -> None:
-        self._ids: Sequence[PromptId] = ids if isinstance(ids, range) else tuple(ids)
+        self._ids: Sequence[PromptId] = ids if isinstance(ids, range) else tuple(prompt_ids("pool", ids))
+        if not self._ids:
+            raise ArgumentError(
+                "pool holds no prompt id; pass all of them, or pool=None to use the host's prompts only"
+            )
         self._index = (
             None if isinstance(ids, range) else {prompt_id: i for i, prompt_id in enumerate(self._ids)}
         )
@@ -78,25 +83,25 @@ class Pool:
 
     def peek(self, count: int, exclude: set[PromptId]) -> list[PromptId]:
         """Return up to ``count`` prompts not in ``exclude``, unopened ones first; nothing is consumed."""
-        if count <= 0:
-            return []
         found: list[PromptId] = []
-        taken: set[int] = set()
-        for order, skip_opened in self._orders():
-            for position in order:
-                if (skip_opened and self._opened[position]) or position in taken:
-                    continue
-                prompt_id = self._ids[position]
-                if prompt_id not in exclude:
-                    found.append(prompt_id)
-                    taken.add(position)
-                    if len(found) == count:
-                        return found
+        if count <= 0:
+            return found
+        unopened = self._order[self._cursor :]
+        unopened = unopened[~self._opened[unopened]]
+        self._take(unopened, count, exclude, found)
+        if len(found) < count:
+            # The next epoch begins; what the current one still holds is in ``found`` or excluded.
+            rest = self._order_of(self._epoch + 1)
+            self._take(rest[self._opened[rest]], count, exclude, found)
         return found
 
-    def _orders(self) -> Iterator[tuple[Order, bool]]:
-        yield self._order[self._cursor :], True
-        yield self._order_of(self._epoch + 1), False
+    def _take(self, positions: Order, count: int, exclude: set[PromptId], found: list[PromptId]) -> None:
+        for position in positions:
+            prompt_id = self._ids[position]
+            if prompt_id not in exclude:
+                found.append(prompt_id)
+                if len(found) == count:
+                    return
 
     def open(self, prompt_ids: Iterable[PromptId]) -> None:
         """Mark prompts as opened; ids outside the pool are the host's own and leave it alone."""

@@ -151,11 +151,17 @@ class WaterLevel:
         upper = np.maximum(lower, self.upper)
         if self.variant == "sqrt":
             return formulas.water_level(np.sqrt(evidence.expected_variance), budget, lower, upper)
-        totals = getattr(evidence.belief, "totals", None)
-        if totals is None:
-            raise InfeasibleError(
-                "the published water level needs the prompts' success and trial counts, which "
-                f"{type(evidence.belief).__name__} does not keep; use neyman.beliefs.Counts or variant='sqrt'"
-            )
-        successes, trials = totals(evidence.ids)
-        return formulas.published_water_level(successes, trials, budget, lower, upper)
+        return formulas.published_water_level(*_history(evidence), budget, lower, upper)
+
+
+def _history(evidence: Evidence) -> tuple[IntP, IntP]:
+    """Return the whole successes and trials of each prompt, which the published rule is a formula of."""
+    known = getattr(evidence.belief, "evidence", None)
+    successes, trials = known(evidence.ids) if known is not None else (np.array([0.5]), np.array([0.5]))
+    if (successes % 1.0).any() or (trials % 1.0).any():
+        raise InfeasibleError(
+            "the published water level needs every prompt's whole successes and trials, which "
+            f"{type(evidence.belief).__name__} does not keep; use neyman.beliefs.Counts(discount=1, fade=1), or "
+            "variant='sqrt'"
+        )
+    return successes.astype(np.int64), trials.astype(np.int64)

@@ -1,0 +1,783 @@
+"""The step's contract: each invariant of the design as a property, and what users run into, case by case."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import neyman
+from neyman import Budget, Controller, Fate, Outcome, StopReason, preset
+from neyman.beliefs import Counts
+from neyman.errors import ArgumentError, CallOrderError, ContractError, InfeasibleError, StateError
+from strategies import (
+    PRESETS,
+    Host,
+    assert_consistent,
+    assert_same_batch,
+    assert_sound_batch,
+    controllers,
+    hosts,
+    run_step,
+    simple,
+    through_json,
+)
+
+PROMPTS = list(range(8))
+
+
+def feasible(make, candidates):
+    """Begin a step, or skip candidates that the strategy's bounds do not allow."""
+    controller = make()
+    try:
+        controller.begin(candidates)
+    except ValueError:
+        from hypothesis import reject
+
+        reject()
+    return controller
+
+
+def outcome(rollout_id, prompt_id, reward, **fields):
+    return Outcome(rollout_id=rollout_id, prompt_id=prompt_id, reward=reward, **fields)
+
+
+def tell_all(controller, reward):
+    """Ask, and tell every rollout the reward of ``reward(place in its request)``."""
+    controller.tell(
+        outcome(rollout_id, request.prompt_id, reward(place))
+        for request in controller.ask()
+        for place, rollout_id in enumerate(request.rollout_ids)
+    )
+
+
+# --- spend -----------------------------------------------------------------------------------------------------
+
+
+@given(make=controllers(), host=hosts(), count=st.integers(1, 8), steps=st.integers(1, 3))
+def test_every_step_of_every_preset_ends_in_a_sound_batch_inside_its_budget(make, host, count, steps):
+    controller = feasible(make, range(count))
+    known = {}
+    for step in range(steps):
+        batch, asked = run_step(controller, host, range(count), begin=step > 0)
+        ids = [i for r in asked for i in r.rollout_ids]
+        engine = controller._engine
+        assert len(ids) == len(set(ids)) == engine.asked
+        assert engine.asked <= engine.budget.planned_rollouts * (1 + engine.retry_share)
+        known |= {i: r.prompt_id for r in asked for i in r.rollout_ids}
+        if controller.strategy.close != "streaming":
+            assert_sound_batch(controller, batch, known)
+        assert_consistent(controller)
+        assert batch.report["rollouts"] == engine.asked
+
+
+@pytest.mark.parametrize("name", [n for n, make in PRESETS.items() if make().close == "fixed_spend"])
+def test_fixed_spend_uses_the_budget_exactly(name):
+    controller = simple(name, 64, pool=range(40))
+    for _ in range(3):
+        batch, asked = run_step(controller, Host(), PROMPTS)
+        assert sum(len(r.rollout_ids) for r in asked) == 64 == len(batch)
+        assert batch.stop_reason is StopReason.COMPLETE
+
+
+def test_fixed_spend_never_trains_more_rows_than_the_host_has():
+    with pytest.raises(ArgumentError, match="must be <= train_rows=32, got 64"):
+        simple("uniform", 64, train_rows=32)
+
+
+def test_fixed_train_needs_a_budget_that_can_fill_its_rows():
+    with pytest.raises(ArgumentError, match="must be >= that, got 16"):
+        simple("sara", 16, train_rows=32)
+
+
+def test_a_budget_that_the_bounds_do_not_allow_leaves_the_controller_as_it_was():
+    controller = Controller(preset("vip", lower=4, upper=8, belief=Counts()), budget=Budget(rollouts=64))
+    before = controller.state_dict()
+    with pytest.raises(InfeasibleError, match=r"choose a budget in \[8, 16\]"):
+        controller.begin(["a", "b"], step=5)
+    after = controller.state_dict()
+    assert not controller.is_open
+    assert before["step"] == after["step"]
+    assert before["ledger"] == after["ledger"]
+    controller.begin(PROMPTS, step=5)
+    assert controller.step == 5
+
+
+def test_a_second_count_that_could_not_be_met_is_refused_before_the_first_rollout():
+    controller = Controller(preset("neyman", upper=8, belief=Counts()), budget=Budget(rollouts=64))
+    with pytest.raises(InfeasibleError, match="budget=64"):
+        controller.begin(["a", "b"])
+
+
+def test_a_size_that_does_not_fit_the_budget_says_what_would():
+    controller = simple("uniform", 32, options={})
+    controller = Controller(preset("uniform", size=4), budget=Budget(rollouts=32))
+    with pytest.raises(InfeasibleError, match="set the budget to 12, or bring 8 prompts"):
+        controller.begin(range(3))
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_what_a_token_budget_allows_is_never_exceeded_when_the_length_is_the_longest(name):
+    controller = Controller(
+        PRESETS[name](), budget=Budget(tokens=1500, tokens_per_rollout=50), pool=range(40)
+    )
+    for _ in range(2):
+        batch, _ = run_step(controller, Host(failing=0.2), range(6))
+        assert 0 < batch.report["tokens"] <= 1500
+
+
+def test_a_token_budget_that_runs_out_ends_the_step_and_says_so():
+    controller = Controller(preset("uniform"), budget=Budget(tokens=1000, tokens_per_rollout=100))
+    controller.begin(["a", "b"])
+    requests = controller.ask(5)
+    controller.tell(outcome(i, r.prompt_id, 1.0, n_tokens=200) for r in requests for i in r.rollout_ids)
+    assert controller.ask() == []
+    assert controller.is_done
+    batch = controller.finish()
+    assert batch.stop_reason is StopReason.BUDGET
+    assert len(batch) == 5
+
+
+def test_rollouts_that_are_out_are_charged_to_the_token_budget():
+    controller = Controller(preset("uniform"), budget=Budget(tokens=1000, tokens_per_rollout=100))
+    controller.begin(["a", "b"])
+    first = controller.ask(6)
+    ids = [(i, r.prompt_id) for r in first for i in r.rollout_ids]
+    controller.tell([outcome(*ids[0], 1.0, n_tokens=300)])
+    assert sum(len(r.rollout_ids) for r in controller.ask()) == 2  # 1000 - 300 - 5 x 100 leaves two
+
+
+# --- joining ---------------------------------------------------------------------------------------------------
+
+
+def test_a_result_told_under_another_prompt_is_refused_and_nothing_is_taken_in():
+    controller = simple(rollouts=4)
+    controller.begin(["a", "b"])
+    a, b = controller.ask()
+    before = controller.state_dict()
+    with pytest.raises(ContractError, match="belongs to prompt 'b', but was told under 'a'"):
+        controller.tell([outcome(a.rollout_ids[0], "a", 1.0), outcome(b.rollout_ids[0], "a", 1.0)])
+    assert before == controller.state_dict()
+
+
+@pytest.mark.parametrize("foreign", [10**9, -1, "0", 3.5, None])
+def test_a_result_that_was_never_asked_for_is_refused(foreign):
+    controller = simple(rollouts=4)
+    controller.begin(["a"])
+    controller.ask()
+    with pytest.raises(ContractError, match="was never asked for"):
+        controller.tell([outcome(foreign, "a", 1.0)])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"reward": 0.5}, "not binary.*success=True/False.*or name it once at the host"),
+        ({"reward": "good"}, "no number"),
+        ({"reward": math.inf}, "infinite reward"),
+        ({"reward": 1.0, "status": "fine"}, "has the status 'fine'; use one of"),
+        ({"reward": 1.0, "n_tokens": -1}, "n_tokens must be >= 0"),
+        ({"reward": 0.3, "success": 0.7}, "success 0.7"),
+        ({"reward": 0.3, "success": math.nan}, "success nan"),
+    ],
+)
+def test_a_result_that_cannot_be_read_is_refused_and_nothing_is_taken_in(fields, message):
+    controller = simple(rollouts=4)
+    controller.begin(["a"])
+    (request,) = controller.ask()
+    before = controller.state_dict()
+    with pytest.raises(ContractError, match=message):
+        controller.tell(
+            [
+                outcome(request.rollout_ids[0], "a", 1.0),
+                Outcome(rollout_id=request.rollout_ids[1], prompt_id="a", **fields),
+            ]
+        )
+    assert before == controller.state_dict()
+
+
+def test_numpy_numbers_are_told_and_saved_like_any_other():
+    controller = simple(rollouts=4)
+    controller.begin(np.array([3, 4]), policy_version=np.int64(7))
+    for request in controller.ask():
+        controller.tell(
+            Outcome(
+                rollout_id=np.int64(i),
+                prompt_id=np.int64(request.prompt_id),
+                reward=np.float32(1.0),
+                success=np.bool_(True),
+                n_tokens=np.int32(5),
+                policy_version=np.int64(6),
+                trajectory_id=np.int64(i),
+            )
+            for i in request.rollout_ids
+        )
+    through_json(controller.state_dict())
+    assert controller.finish().policy_version.tolist() == [6, 6, 6, 6]
+
+
+# --- ask anytime, order, determinism ---------------------------------------------------------------------------
+
+
+@given(make=controllers(), host=hosts(), count=st.integers(1, 8), capacity=st.none() | st.integers(1, 9))
+def test_two_controllers_told_the_same_decide_the_same_bit_for_bit(make, host, count, capacity):
+    first, second = feasible(make, range(count)), feasible(make, range(count))
+    for step in range(2):
+        batches = []
+        for controller in (first, second):
+            rng = np.random.default_rng(step)
+            batches.append(
+                run_step(controller, host, range(count), capacity=capacity, rng=rng, begin=step > 0)
+            )
+        assert batches[0][1] == batches[1][1]
+        assert_same_batch(batches[0][0], batches[1][0])
+    assert first.state_dict() == second.state_dict()
+
+
+@given(make=controllers(), host=hosts(), count=st.integers(1, 8), seed=st.integers(0, 99))
+def test_the_order_inside_a_tell_does_not_matter(make, host, count, seed):
+    plain, mixed = feasible(make, range(count)), feasible(make, range(count))
+    rng = np.random.default_rng(seed)
+    while not plain.is_done:
+        requests = plain.ask()
+        assert requests == mixed.ask()
+        outcomes = host.answer(requests)
+        plain.tell(outcomes)
+        rng.shuffle(outcomes)
+        mixed.tell(outcomes)
+    assert_same_batch(plain.finish(), mixed.finish())
+    assert plain.state_dict() == mixed.state_dict()
+
+
+def test_ask_may_come_at_any_time_and_empty_is_not_done():
+    controller = simple(rollouts=4)
+    controller.begin(["a", "b"])
+    assert controller.ask(0) == []
+    requests = controller.ask()
+    assert controller.ask() == []
+    assert not controller.is_done
+    controller.tell([])
+    controller.tell(Host().answer(requests))
+    assert controller.is_done
+    assert controller.ask() == []
+
+
+@given(capacity=st.integers(1, 20))
+def test_a_capacity_bounds_what_is_asked_and_loses_nothing(capacity):
+    controller = simple("sara", 64, pool=range(40))
+    controller.begin(PROMPTS)
+    while not controller.is_done:
+        requests = controller.ask(capacity)
+        assert 0 < sum(len(r.rollout_ids) for r in requests) <= capacity
+        controller.tell(Host().answer(requests))
+
+
+def test_seeds_differ_within_a_prompt_and_follow_prompt_and_step_alone():
+    def seeds(order, capacity):
+        controller = simple(rollouts=16)
+        _, asked = run_step(controller, Host(), order, capacity=capacity)
+        return {(r.prompt_id, r.seed + j) for r in asked for j in range(len(r.rollout_ids))}, sum(
+            len(r.rollout_ids) for r in asked
+        )
+
+    one, n = seeds([1, 2, 3, 4], None)
+    two, _ = seeds([4, 3, 2, 1], 3)
+    assert one == two
+    assert len(one) == n
+
+
+@given(seed=st.integers(0, 200), speculate=st.booleans())
+def test_prefix_verdicts_do_not_depend_on_the_order_of_arrival(seed, speculate):
+    strategy = preset(
+        "sara", group_size=8, schedule=(3, 5), threshold=0.6, speculate=speculate, over_provision=8.0
+    )
+
+    def verdicts(rng):
+        controller = Controller(strategy, budget=Budget(rollouts=8 * 12), retries=0.0)
+        run_step(controller, Host(seed=seed), range(12), rng=rng)
+        return [(g.prompt_id, g.committed, g.stopped_at) for g in controller._engine.groups]
+
+    assert verdicts(None) == verdicts(np.random.default_rng(seed))
+
+
+def test_verdicts_on_arrival_use_whatever_came():
+    def last_results_first(verdict_on):
+        controller = Controller(
+            preset("sara", group_size=4, schedule=(2,), speculate=True, verdict_on=verdict_on),
+            budget=Budget(rollouts=4),
+        )
+        controller.begin(["a"])
+        (request,) = controller.ask()
+        controller.tell(outcome(i, "a", r) for i, r in zip(request.rollout_ids[2:], [1.0, 0.0], strict=True))
+        return controller._engine.groups[0].committed
+
+    assert last_results_first("arrival") is True
+    assert last_results_first("prefix") is None
+
+
+# --- save and load ---------------------------------------------------------------------------------------------
+
+
+@given(
+    make=controllers(),
+    host=hosts(),
+    count=st.integers(1, 8),
+    stop=st.integers(0, 12),
+    between=st.booleans(),
+    cut=st.integers(1, 9),
+)
+def test_save_load_continue_equals_never_stopped(make, host, count, stop, between, cut):
+    def run(interrupted):
+        controller = feasible(make, range(count))
+        trace, moves, waiting = [], 0, []
+        for step in range(3):
+            if step:
+                controller.begin(range(count))
+            while not controller.is_done:
+                waiting += host.answer(controller.ask())
+                if interrupted and moves == stop:
+                    fresh = make()
+                    fresh.load_state_dict(through_json(controller.state_dict()))
+                    controller = fresh
+                    again = host.answer(controller.ask())  # the host lost them: same ids, seeds and results
+                    lost = {o.rollout_id: o for o in waiting}
+                    assert all(lost[o.rollout_id] == o for o in again)
+                moves += 1
+                told, waiting = waiting[:cut], waiting[cut:]
+                controller.tell(told)
+            batch = controller.finish()
+            waiting = []
+            trace.append(batch)
+            if interrupted and between:
+                fresh = make()
+                fresh.load_state_dict(through_json(controller.state_dict()))
+                controller = fresh
+        return trace, controller.state_dict()
+
+    (left, left_state), (right, right_state) = run(False), run(True)
+    for one, two in zip(left, right, strict=True):
+        assert_same_batch(one, two)
+    assert through_json(left_state) == through_json(right_state)
+
+
+def test_a_state_of_another_prompt_set_version_or_shape_is_refused_and_changes_nothing():
+    controller = simple("sara", 64, pool=range(40))
+    run_step(controller, Host(), PROMPTS)
+    good = through_json(controller.state_dict())
+    other = simple("sara", 64, pool=range(41))
+    with pytest.raises(StateError, match="another prompt set"):
+        other.load_state_dict(good)
+    fresh = simple("sara", 64, pool=range(40))
+    before = fresh.state_dict()
+    for bad, message in [
+        ({**good, "version": 99}, "version 99"),
+        ({k: v for k, v in good.items() if k != "late"}, "lacks \\['late'\\]"),
+        ({**good, "belief": {}}, "belief"),
+        ({**good, "carried": [{"prompt_id": 1}]}, "a group that this neyman cannot read"),
+        ({**good, "yield": {}}, "yield state must have"),
+    ]:
+        with pytest.raises(StateError, match=message):
+            fresh.load_state_dict(bad)
+        assert before == fresh.state_dict()
+    with pytest.raises(StateError, match="other fields"):
+        fresh.load_state_dict({**good, "open": {}})
+    assert before == fresh.state_dict()
+
+
+def test_a_state_survives_a_prediction_that_is_not_known():
+    from neyman.groups import Group, Slot
+    from neyman.step import Reason
+
+    group = Group(prompt_id="a", size=2, reason=Reason.PROBE, slots=[Slot()])
+    again = Group.from_state(through_json(group.state_dict()))
+    assert math.isnan(again.predicted)
+    assert math.isnan(again.slots[0].reward)
+    assert group.state_dict() == again.state_dict()
+
+
+# --- missing results -------------------------------------------------------------------------------------------
+
+
+def test_a_missing_result_is_counted_drawn_again_and_never_a_zero():
+    controller = simple(rollouts=8, retries=0.5)
+    controller.begin(["a", "b"])
+    first = controller.ask()
+    told = [outcome(i, r.prompt_id, 1.0) for r in first for i in r.rollout_ids]
+    told[0] = outcome(told[0].rollout_id, "a", None)
+    told[1] = outcome(told[1].rollout_id, "a", math.nan)
+    told[5] = outcome(told[5].rollout_id, "b", 1.0, status="timeout")
+    controller.tell(told)
+    again = controller.ask()
+    assert [(r.prompt_id, len(r.rollout_ids)) for r in again] == [("a", 2), ("b", 1)]
+    assert all(r.priority == 0 for r in again)
+    controller.tell(outcome(i, r.prompt_id, 1.0) for r in again for i in r.rollout_ids)
+    batch = controller.finish()
+    assert batch.rewards.tolist() == [1.0] * 8
+    assert controller.ledger.rollouts(Fate.FAILED) == 2
+    assert controller.ledger.rollouts(Fate.TIMEOUT) == 1
+    assert controller.ledger.retries == 3
+    belief = controller.strategy.belief.predict(["a"])[0]
+    assert belief > 0.8
+
+
+def test_retries_stop_at_the_allowance_and_at_the_tries_of_a_slot():
+    def requested(retries, **options):
+        controller = simple(rollouts=8, retries=retries, options=options)
+        _, asked = run_step(controller, Host(failing=1.0), ["a"])
+        return sum(len(r.rollout_ids) for r in asked)
+
+    assert requested(0.0) == 8
+    assert requested(0.5) == 12
+    assert requested(9.0, max_tries=3) == 24
+    assert requested(9.0, max_tries=1) == 8
+
+
+def test_when_everything_fails_the_batch_says_so_and_the_first_error_is_kept():
+    controller = simple(rollouts=8, train_rows=8)
+    batch, _ = run_step(controller, Host(failing=1.0), ["a", "b"])
+    assert batch.stop_reason is StopReason.FAILED
+    assert controller.first_error == "the engine died"
+    assert not batch.weights.any()
+    assert not batch.counted.any()
+
+
+def test_delivered_rollouts_without_a_reward_keep_their_rows_where_rows_are_filled():
+    controller = simple(rollouts=8, train_rows=8, retries=0.0)
+    controller.begin(["a", "b"])
+    requests = controller.ask()
+    ids = [i for r in requests for i in r.rollout_ids]
+    controller.tell(
+        outcome(i, r.prompt_id, None if r.prompt_id == "a" or i % 2 else 1.0)
+        for r in requests
+        for i in r.rollout_ids
+    )
+    batch = controller.finish()
+    assert batch.rollout_ids.tolist() == ids
+    assert batch.counted.sum() == 2
+    assert batch.weights.tolist() == [0, 0, 0, 0, 4, 0, 4, 0]
+
+
+def test_a_group_that_lacks_results_is_trained_on_what_is_there_or_dropped():
+    def rows(incomplete):
+        controller = simple(rollouts=8, retries=0.0, options={"incomplete": incomplete})
+        controller.begin(["a", "b"])
+        requests = controller.ask()
+        gone = requests[0].rollout_ids[0]
+        controller.tell(
+            outcome(
+                i, r.prompt_id, None if i == gone else float(i % 2), status="failed" if i == gone else "ok"
+            )
+            for r in requests
+            for i in r.rollout_ids
+        )
+        batch = controller.finish()
+        assert_consistent(controller)
+        return len(batch), controller.ledger.rollouts(Fate.DROPPED)
+
+    assert rows("keep") == (7, 0)
+    assert rows("drop") == (4, 3)
+
+
+def test_fixed_train_replaces_a_committed_group_that_stays_short_when_such_are_dropped():
+    controller = Controller(
+        preset("dynamic-sampling", group_size=4, incomplete="drop", over_provision=1.0),
+        budget=Budget(rollouts=64),
+        train_rows=8,
+        retries=0.0,
+        pool=range(20),
+    )
+    controller.begin([0, 1])
+    requests = controller.ask()
+    controller.tell(
+        outcome(i, r.prompt_id, None if r.prompt_id == 0 and i == 0 else float(i % 2))
+        for r in requests
+        for i in r.rollout_ids
+    )
+    assert sum(len(r.rollout_ids) for r in controller.ask()) == 4, "another group is opened"
+
+
+# --- success and reward ----------------------------------------------------------------------------------------
+
+
+def test_success_is_judged_and_reward_is_trained():
+    controller = simple("dynamic-sampling", 8)
+    controller.begin(["long", "mixed"])
+    rewards = {"long": [-0.1, -0.5, -0.2, -0.9], "mixed": [0.9, -0.1, -0.1, 0.8]}
+    for r in controller.ask():
+        controller.tell(
+            outcome(i, r.prompt_id, x, success=x > 0.5)
+            for i, x in zip(r.rollout_ids, rewards[r.prompt_id], strict=True)
+        )
+    batch = controller.finish()
+    assert batch.prompt_ids == ("mixed",) * 4
+    assert batch.success.tolist() == [1, 0, 0, 1]
+    assert batch.rewards.tolist() == [0.9, -0.1, -0.1, 0.8]
+
+
+def test_final_rewards_of_the_host_replace_what_was_told():
+    controller = simple(rollouts=8)
+    batch, _ = run_step(controller, Host(rates={"a": 0.5, "b": 0.5}), ["a", "b"])
+    final = np.arange(8.0)
+    again = batch.with_rewards(final)
+    expected = neyman.group_advantages(final, batch.groups, estimator="grpo")
+    assert expected.tolist() == again.advantages.tolist()
+    assert again.weights is batch.weights
+    with pytest.raises(ArgumentError, match="one entry per row"):
+        batch.with_rewards([1.0])
+
+
+def test_a_batch_travels_between_processes():
+    import pickle
+
+    batch, _ = run_step(simple(rollouts=8), Host(), ["a", "b"])
+    assert_same_batch(batch, pickle.loads(pickle.dumps(batch)).with_rewards(batch.rewards))
+
+
+# --- closing ---------------------------------------------------------------------------------------------------
+
+
+def test_fill_copies_have_no_weight_and_no_advantage():
+    controller = simple("sara", 32, train_rows=32)
+    batch, _ = run_step(
+        controller, Host(rates={"a": 0.5, "b": 0.0}), ["a", "b", "c", "d", "e", "f", "g", "h"]
+    )
+    copies = batch.groups < 0
+    assert len(batch) == 32
+    assert copies.any()
+    assert not batch.weights[copies].any()
+    assert not batch.advantages[copies].any()
+
+
+def test_rows_come_in_multiples_of_the_divisor_without_any_being_cut():
+    controller = simple(rollouts=16, divisor=8, retries=0.0)
+    batch, _ = run_step(controller, Host(failing=0.2, seed=3), PROMPTS)
+    assert batch.report["rows_filled"] > 0
+    assert len(batch) == 16
+
+
+@pytest.mark.parametrize("dead_groups", ["keep", "exclude"])
+def test_weights_give_the_mean_of_group_means(dead_groups):
+    controller = simple("vip", 64, train_rows=64, options={"dead_groups": dead_groups}, pool=range(40))
+    for _ in range(4):
+        batch, _ = run_step(controller, Host(failing=0.1), PROMPTS)
+        values = np.random.default_rng(0).normal(size=len(batch))
+        groups = [batch.counted & (batch.groups == g) for g in range(batch.groups.max() + 1)]
+        if dead_groups == "exclude":
+            groups = [g for g in groups if 0 < batch.success[g].sum() < g.sum()]
+        means = [values[g].mean() for g in groups if g.any()]
+        assert np.mean(means) == pytest.approx(np.mean(batch.weights * values))
+
+
+def test_an_early_end_by_the_host_gives_a_batch_and_what_comes_later_is_late():
+    controller = simple(rollouts=8)
+    controller.begin(["a", "b"])
+    requests = controller.ask(6)
+    results = Host().answer(requests)
+    controller.tell(results[:3])
+    batch = controller.finish()
+    assert batch.stop_reason is StopReason.HOST
+    assert batch.report["rows"] == 3
+    controller.begin(["c"])
+    with pytest.raises(ContractError, match="out of line"):
+        controller.tell([outcome(results[4].rollout_id, "c", 1.0)])
+    controller.tell(results[3:] + results[3:])
+    controller.tell(results)  # told again, and of a closed step: nothing is counted twice
+    assert controller.ledger.rollouts(Fate.LATE) == 3
+    assert_consistent(controller)
+
+
+def test_an_empty_pool_ends_the_step_with_what_there_is():
+    controller = Controller(
+        preset("dynamic-sampling", group_size=4), budget=Budget(rollouts=64), train_rows=16, pool=range(3)
+    )
+    batch, _ = run_step(controller, Host(rates=dict.fromkeys(range(3), 0.5)), [0])
+    assert batch.stop_reason is StopReason.POOL
+    assert controller.ledger.prompts_visited == 3
+    assert len(batch) == 16
+
+
+def test_without_candidates_all_prompts_come_from_the_pool():
+    for name in ("uniform", "vip", "sara", "neyman"):
+        controller = simple(name, 64, pool=range(40))
+        _, asked = run_step(controller, Host(), [])
+        assert len({r.prompt_id for r in asked}) >= 8
+    with pytest.raises(ArgumentError, match="no candidates and the controller has no pool"):
+        simple().begin([])
+
+
+def test_a_prompt_that_stands_twice_counts_once():
+    controller = simple(rollouts=8)
+    batch, _ = run_step(controller, Host(), ["a", "a", "b", "a"])
+    assert batch.prompt_ids == ("a",) * 4 + ("b",) * 4
+
+
+def test_streamed_groups_leave_once_and_as_soon_as_they_close():
+    controller = simple("uniform, streaming", 12)
+    controller.begin(["a", "b", "c"])
+    a, b, c = (Host().outcomes(r) for r in controller.ask())
+    assert len(controller.drain()) == 0
+    controller.tell([*a, *b[:2]])
+    first = controller.drain()
+    assert set(first.prompt_ids) == {"a"}
+    assert first.stop_reason is StopReason.OPEN
+    state = through_json(controller.state_dict())
+    controller = simple("uniform, streaming", 12)
+    controller.load_state_dict(state)
+    assert len(controller.drain()) == 0, "what was handed out is remembered"
+    controller.tell([*b[2:], *c])
+    assert set(controller.drain().prompt_ids) == {"b", "c"}
+    assert [r.prompt_id for r in controller.group_reports] == ["a", "b", "c"]
+    assert len(controller.finish()) == 0
+    assert_consistent(controller)
+
+
+def test_groups_that_will_be_counted_again_are_not_drained():
+    controller = simple("vip, streaming", 32)
+    controller.begin(["a", "b"])
+    requests = controller.ask()
+    controller.tell(Host().outcomes(requests[0]))
+    assert len(controller.drain()) == 0
+    whole = simple()
+    whole.begin(["a"])
+    with pytest.raises(CallOrderError, match="close='streaming'"):
+        whole.drain()
+
+
+def test_after_a_commit_a_group_may_stop_as_it_is():
+    def rollouts(after_commit):
+        controller = Controller(
+            preset("sara", group_size=8, after_commit=after_commit), budget=Budget(rollouts=8)
+        )
+        controller.begin(["a"])
+        tell_all(controller, lambda place: float(place == 0))
+        batch, _ = run_step(controller, Host(), [], begin=False)
+        return len(batch)
+
+    assert rollouts("complete") == 8
+    assert rollouts("stop") == 4
+
+
+def test_speculation_asks_for_whole_groups_and_cancels_what_a_verdict_makes_needless():
+    controller = Controller(
+        preset("sara", group_size=8, speculate=True), budget=Budget(rollouts=8), retries=0.0
+    )
+    controller.begin(["a"])
+    (request,) = controller.ask()
+    assert len(request.rollout_ids) == 8
+    controller.tell(outcome(i, "a", 0.0) for i in request.rollout_ids[:4])
+    (cancel,) = controller.cancellations()
+    assert request.rollout_ids[4:] == cancel.rollout_ids
+    assert controller.is_done
+    controller.tell([outcome(request.rollout_ids[4], "a", 1.0)])
+    assert controller.cancellations() == []
+    controller.finish()
+    assert controller.ledger.rollouts(Fate.ABANDONED) == 5
+    assert_consistent(controller)
+
+
+def test_committed_groups_are_completed_from_the_allowance_or_closed_as_they_are():
+    def rows(from_allowance):
+        controller = Controller(
+            preset("sara", group_size=8, complete_from_allowance=from_allowance, over_provision=2.0),
+            budget=Budget(rollouts=8),
+            retries=1.0,
+        )
+        controller.begin(["a", "b"])
+        tell_all(controller, lambda place: float(place % 2))
+        return len(run_step(controller, Host(), [], begin=False)[0])
+
+    # 8 rollouts probe two prompts, 4 each; both commit, and completing them needs 8 more.
+    assert rows(from_allowance=False) == 8
+    assert rows(from_allowance=True) == 16
+
+
+# --- call order and arguments ----------------------------------------------------------------------------------
+
+
+def test_calls_out_of_order_say_what_to_call():
+    controller = simple()
+    tell = lambda: controller.tell([])  # noqa: E731
+    for call in (controller.ask, controller.finish, tell, controller.drain, controller.cancellations):
+        with pytest.raises(CallOrderError, match="call begin first"):
+            call()
+    controller.begin(["a"])
+    for call in (lambda: controller.begin(["a"]), lambda: controller.load_state_dict({})):
+        with pytest.raises(CallOrderError, match="call finish first"):
+            call()
+    controller.finish()
+    with pytest.raises(ArgumentError, match="step must be >= 1"):
+        controller.begin(["a"], step=0)
+
+
+def test_numbers_that_do_not_divide_are_refused_with_the_legal_ones():
+    with pytest.raises(ArgumentError, match="a multiple of divisor=8, got 20; the nearest are 16 and 24"):
+        simple(rollouts=20, divisor=8)
+    with pytest.raises(ArgumentError, match="got 4; the least is 8"):
+        simple(rollouts=4, divisor=8)
+    controller = simple("sara", 64, train_rows=30)
+    with pytest.raises(ArgumentError, match=r"group size 4, got 30.*nearest are 28 and 32"):
+        controller.begin(PROMPTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"retries": -0.1}, "retries"),
+        ({"divisor": 0}, "divisor"),
+        ({"fill": "zeros"}, "fill"),
+        ({"aggregation": "mean"}, "aggregation"),
+        ({"seed": 0.5}, "seed"),
+        ({"pool": [1, 1]}, "stands in it twice"),
+        ({"pool": []}, "pool"),
+        ({"pool": [None]}, "pool must hold strings or integers"),
+        ({"options": {"prompt_weight": "equal_tokens"}}, "token_mean"),
+    ],
+)
+def test_illegal_arguments_name_themselves(arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        simple(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "exactly one"),
+        ({"rollouts": 1, "tokens": 1}, "exactly one"),
+        ({"rollouts": 0}, "rollouts must be >= 1"),
+        ({"tokens": 100}, "needs tokens_per_rollout"),
+        ({"tokens": 100, "tokens_per_rollout": 200}, "tokens_per_rollout must be"),
+    ],
+)
+def test_a_budget_is_one_positive_number(arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        Budget(**arguments)
+
+
+def test_groups_of_one_can_never_be_mixed_and_are_refused():
+    controller = Controller(preset("sara"), budget=Budget(rollouts=4))
+    with pytest.raises(ArgumentError, match="group size must be >= 2, got 1 for 4 candidates"):
+        controller.begin(range(4))
+
+
+def test_padding_is_in_the_account():
+    controller = simple(rollouts=4)
+    controller.begin(["a"])
+    controller.record_padding(3, 30)
+    assert controller.ledger.tokens(Fate.PADDING) == 30
+    assert_consistent(controller)
+    with pytest.raises(ArgumentError, match="rollouts must be >= 0"):
+        controller.record_padding(-1, 0)
+
+
+def test_a_report_says_why_each_prompt_got_its_rollouts():
+    controller = simple("sara", 64, pool=range(40))
+    run_step(controller, Host(), PROMPTS)
+    reports = controller.group_reports
+    assert sum(r.rollouts for r in reports) == controller._engine.asked
+    assert {r.outcome for r in reports} <= {"trained", "abandoned", "surplus", "dropped"}
+    assert all(r.reason for r in reports)
+    assert json.dumps([r.outcome for r in reports])
