@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +16,8 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from neyman import __version__
-from neyman.config import TASKS, Config, from_mapping, read_toml, to_toml
+from neyman._settings import read_toml
+from neyman.config import TASKS, Config, from_mapping, to_toml
 from neyman.errors import ArgumentError, NeymanError
 from neyman.files import write_atomic
 
@@ -101,6 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = 2
     except KeyboardInterrupt:
         status = 130
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
     sys.exit(status)
 
 
@@ -118,15 +123,15 @@ def _train_command(words: list[str]) -> int:
         args=flags,
         default=TrainCommand(config=_defaults(values, _peek(flags, "--task.type")), out=tyro.MISSING_NONPROP),
         config=(tyro.conf.AvoidSubcommands,),
-        prog="neyman train [CONFIG.toml]",
+        prog="neyman train",
     )
-    return _train(command.config, command.out, resume=command.resume, jobs=command.jobs)
+    return _train(command.config.check(), command.out, resume=command.resume, jobs=command.jobs)
 
 
 def _demo_command(words: list[str]) -> int:
     command = tyro.cli(DemoCommand, args=words, prog="neyman demo")
     saved = command.out / CONFIG_FILE
-    config = from_mapping(read_toml(saved)) if saved.exists() else Config()
+    config = from_mapping(read_toml(saved)) if saved.exists() else from_mapping({})
     return _train(config, command.out, resume=True, jobs=command.jobs)
 
 

@@ -8,28 +8,18 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from neyman import beliefs
+from neyman._settings import Options, Section, checked, dump
 from neyman.errors import ArgumentError, missing_extra
 from neyman.presets import PRESETS, preset
 from neyman.strategy import Strategy
 
 try:
-    import tomlkit
-    from pydantic import (
-        BaseModel,
-        ConfigDict,
-        Field,
-        ValidationError,
-        ValidationInfo,
-        field_validator,
-        model_validator,
-    )
-    from tyro.constructors import PrimitiveConstructorSpec
+    from pydantic import Field, field_validator, model_validator
 except ImportError as error:
     raise missing_extra(str(error.name), "cli", "neyman.config") from error
 
@@ -43,59 +33,21 @@ BELIEFS: dict[str, Any] = {
 }
 
 
-def parse_options(words: list[str]) -> dict[str, Any]:
-    """Read ``key=value`` words; a value that is not TOML is text.
-
-    >>> parse_options(["lower=4", "variant=published", "schedule=[4, 8]"])
-    {'lower': 4, 'variant': 'published', 'schedule': [4, 8]}
-    """
-    options: dict[str, Any] = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals:
-            raise ArgumentError(f"options are written key=value, got {word!r}; for example lower=4")
-        try:
-            options[key] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            options[key] = text
-    return options
-
-
-_OPTIONS = PrimitiveConstructorSpec(
-    nargs="*",
-    metavar="[KEY=VALUE ...]",
-    instance_from_str=parse_options,
-    is_instance=lambda value: isinstance(value, dict),
-    str_from_instance=lambda options: [f"{key}={value}" for key, value in options.items()],
-)
-Options: TypeAlias = Annotated[dict[str, Any], _OPTIONS]
-
-
-class Section(BaseModel):
-    """A frozen group of settings that refuses what it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise ArgumentError(explain(error, type(self))) from None
-
-
 class ModelConfig(Section):
     """The policy."""
 
     path: str = Field(
-        "tiny",
+        default="tiny",
         description="'tiny' (0.1M parameters, built and warm-started here), or any causal LM's folder or name",
     )
     gguf_file: str | None = Field(
-        None, description="name of a GGUF file inside path to load the weights from"
+        default=None, description="name of a GGUF file inside path to load the weights from"
     )
-    dtype: Literal["float32", "bfloat16"] = Field("float32", description="type of the weights")
-    warm_start_steps: int = Field(600, ge=0, description="'tiny' only: supervised optimiser steps")
-    cache: Path | None = Field(None, description="'tiny' only: folder of built policies [~/.cache/neyman]")
+    dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="type of the weights")
+    warm_start_steps: int = Field(default=600, ge=0, description="'tiny' only: supervised optimiser steps")
+    cache: Path | None = Field(
+        default=None, description="'tiny' only: folder of built policies [~/.cache/neyman]"
+    )
 
     @property
     def is_tiny(self) -> bool:
@@ -106,11 +58,13 @@ class ModelConfig(Section):
 class RulesTask(Section):
     """Digit rules of graded difficulty: the embedded task."""
 
-    type: Literal["rules"] = Field("rules", description="kind of task: rules, reasoning_gym or data")
-    regime: Literal["hard", "ushape", "easy"] = Field("hard", description="spread of starting success rates")
-    train_size: int = Field(1024, ge=1, description="training problems")
-    test_size: int = Field(1000, ge=1, description="held-out problems")
-    seed: int = Field(0, ge=0, description="of difficulties, problems, and the tiny policy")
+    type: Literal["rules"] = Field(default="rules", description="kind of task: rules, reasoning_gym or data")
+    regime: Literal["hard", "ushape", "easy"] = Field(
+        default="hard", description="spread of starting success rates"
+    )
+    train_size: int = Field(default=1024, ge=1, description="training problems")
+    test_size: int = Field(default=1000, ge=1, description="held-out problems")
+    seed: int = Field(default=0, ge=0, description="of difficulties, problems, and the tiny policy")
 
     def build(self) -> Task:
         """Make the problems."""
@@ -129,17 +83,19 @@ class ReasoningGymTask(Section):
     """A generator of reasoning-gym, with graded difficulty."""
 
     type: Literal["reasoning_gym"] = Field(
-        "reasoning_gym", description="kind of task: rules, reasoning_gym or data"
+        default="reasoning_gym", description="kind of task: rules, reasoning_gym or data"
     )
     name: str = Field(description="generator, e.g. countdown, chain_sum, basic_arithmetic")
     config: Options = Field(
         default_factory=dict, description="its options, one level [graded levels where neyman has them]"
     )
-    train_size: int = Field(1024, ge=1, description="training problems")
-    test_size: int = Field(128, ge=1, description="held-out problems")
-    seed: int = Field(0, ge=0, description="of the problems")
-    instruction: str = Field("", description="line added to each question, e.g. how to mark the answer")
-    chat: bool = Field(False, description="prompts as chat messages, for models with a chat template")
+    train_size: int = Field(default=1024, ge=1, description="training problems")
+    test_size: int = Field(default=128, ge=1, description="held-out problems")
+    seed: int = Field(default=0, ge=0, description="of the problems")
+    instruction: str = Field(
+        default="", description="line added to each question, e.g. how to mark the answer"
+    )
+    chat: bool = Field(default=False, description="prompts as chat messages, for models with a chat template")
 
     def build(self) -> Task:
         """Make the problems."""
@@ -165,15 +121,21 @@ class ReasoningGymTask(Section):
 class DataTask(Section):
     """The user's own prompts and answers."""
 
-    type: Literal["data"] = Field("data", description="kind of task: rules, reasoning_gym or data")
+    type: Literal["data"] = Field(default="data", description="kind of task: rules, reasoning_gym or data")
     path: Path = Field(description="JSONL, CSV, TSV or parquet file, or a folder saved by datasets")
-    test_path: Path | None = Field(None, description="file of held-out problems [a share of path]")
-    test_share: float = Field(0.1, gt=0, lt=1, description="share of path that is held out, in (0, 1)")
-    prompt: str = Field("prompt", description="field with the prompt: text or chat messages")
-    answer: str = Field("answer", description="field with the answer: text or a number")
-    verifier: Literal["exact", "math"] = Field("exact", description="same text, or equal as mathematics")
-    duplicates: Literal["refuse", "drop", "number"] = Field("refuse", description="rows that repeat another")
-    seed: int = Field(0, ge=0, description="of the split")
+    test_path: Path | None = Field(default=None, description="file of held-out problems [a share of path]")
+    test_share: float = Field(
+        default=0.1, gt=0, lt=1, description="share of path that is held out, in (0, 1)"
+    )
+    prompt: str = Field(default="prompt", description="field with the prompt: text or chat messages")
+    answer: str = Field(default="answer", description="field with the answer: text or a number")
+    verifier: Literal["exact", "math"] = Field(
+        default="exact", description="same text, or equal as mathematics"
+    )
+    duplicates: Literal["refuse", "drop", "number"] = Field(
+        default="refuse", description="rows that repeat another"
+    )
+    seed: int = Field(default=0, ge=0, description="of the split")
 
     @field_validator("path", "test_path")
     @classmethod
@@ -215,14 +177,15 @@ TASKS: dict[str, type[Section]] = {
 class StrategyConfig(Section):
     """How rollouts are allocated."""
 
-    name: str = Field("neyman", description=f"{', '.join(PRESETS)}, or package.module:function")
+    name: str = Field(default="neyman", description=f"{', '.join(PRESETS)}, or package.module:function")
     options: Options = Field(default_factory=dict, description="options of the preset, e.g. lower=4 upper=32")
     belief: str = Field(
-        "preset", description=f"'preset' (its own), {', '.join(BELIEFS)}, or package.module:Class"
+        default="preset", description=f"'preset' (its own), {', '.join(BELIEFS)}, or package.module:Class"
     )
     belief_options: Options = Field(default_factory=dict, description="options of the belief")
     features: str = Field(
-        "auto", description="'auto' (the task's own, if any), 'none', or an embedding model's name or folder"
+        default="auto",
+        description="'auto' (the task's own, if any), 'none', or an embedding model's name or folder",
     )
 
     @field_validator("name")
@@ -234,29 +197,31 @@ class StrategyConfig(Section):
 class TrainerConfig(Section):
     """The training run under TRL."""
 
-    algorithm: Literal["rloo", "grpo"] = Field("rloo", description="TRL's RLOOTrainer or GRPOTrainer")
-    prompts_per_step: int = Field(32, ge=1, description="prompts the data loader brings to a step")
+    algorithm: Literal["rloo", "grpo"] = Field(default="rloo", description="TRL's RLOOTrainer or GRPOTrainer")
+    prompts_per_step: int = Field(default=32, ge=1, description="prompts the data loader brings to a step")
     group_size: int = Field(
-        4, ge=2, description="rollouts per prompt on average; times prompts_per_step: the budget"
+        default=4, ge=2, description="rollouts per prompt on average; times prompts_per_step: the budget"
     )
     steps: int = Field(
-        180, ge=1, description="optimiser steps; fixed-train strategies end earlier, on the budget"
+        default=180, ge=1, description="optimiser steps; fixed-train strategies end earlier, on the budget"
     )
-    learning_rate: float = Field(6e-4, gt=0, description="of AdamW, constant")
-    max_completion_length: int = Field(6, ge=1, description="tokens; longer answers are cut")
-    temperature: float = Field(1.0, gt=0, description="of sampling")
-    loss_type: str = Field("grpo", description="GRPOTrainer only: grpo, dr_grpo, dapo, ...")
-    beta: float = Field(0.0, ge=0, description="weight of the KL term to the starting policy")
+    learning_rate: float = Field(default=6e-4, gt=0, description="of AdamW, constant")
+    max_completion_length: int = Field(default=6, ge=1, description="tokens; longer answers are cut")
+    temperature: float = Field(default=1.0, gt=0, description="of sampling")
+    loss_type: str = Field(default="grpo", description="GRPOTrainer only: grpo, dr_grpo, dapo, ...")
+    beta: float = Field(default=0.0, ge=0, description="weight of the KL term to the starting policy")
     max_rollouts: int | None = Field(
-        None, ge=1, description="fixed-train strategies only: the most rollouts of a step [4 x the budget]"
+        default=None,
+        ge=1,
+        description="fixed-train strategies only: the most rollouts of a step [4 x the budget]",
     )
     micro_batch: int | None = Field(
-        None, ge=1, description="rows in one forward pass; divides the budget of a step [all]"
+        default=None, ge=1, description="rows in one forward pass; divides the budget of a step [all]"
     )
-    eval_every: int = Field(10, ge=1, description="steps between measurements of held-out accuracy")
-    save_every: int = Field(20, ge=1, description="steps between checkpoints")
+    eval_every: int = Field(default=10, ge=1, description="steps between measurements of held-out accuracy")
+    save_every: int = Field(default=20, ge=1, description="steps between checkpoints")
     report_to: tuple[str, ...] = Field(
-        (), description="trackers, as TRL names them: wandb, trackio, tensorboard"
+        default=(), description="trackers, as TRL names them: wandb, trackio, tensorboard"
     )
     options: Options = Field(
         default_factory=dict,
@@ -284,24 +249,34 @@ class Config(Section):
     task: RulesTask | ReasoningGymTask | DataTask = Field(default_factory=RulesTask, discriminator="type")
     strategy: StrategyConfig = Field(default_factory=StrategyConfig)
     trainer: TrainerConfig = Field(default_factory=TrainerConfig)
-    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one run for each, of every strategy")
-    baselines: tuple[str, ...] = Field(
-        ("uniform",), description="strategies with their own defaults to compare with, at the same budget"
+    seeds: tuple[int, ...] = Field(
+        default=(0, 1, 2), min_length=1, description="one run for each, of every strategy"
     )
+    baselines: tuple[str, ...] = Field(
+        default=("uniform",),
+        description="strategies with their own defaults to compare with, at the same budget",
+    )
+
+    @field_validator("task", mode="before")
+    @classmethod
+    def _is_rules_by_default(cls, task: Any) -> Any:
+        return {"type": "rules", **task} if isinstance(task, dict) else task
 
     @field_validator("baselines")
     @classmethod
     def _are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_known_strategy(name) for name in names)
 
-    @model_validator(mode="after")
-    def _agrees(self, info: ValidationInfo) -> Config:
-        if info.context and info.context.get("partial"):
-            return self
+    def check(self) -> Config:
+        """Check settings against each other.
+
+        Raises:
+            ArgumentError: names both, and the way out.
+        """
         if len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
-            raise ValueError(f"seeds must be different and >= 0, got {list(self.seeds)}")
+            raise ArgumentError(f"seeds must be different and >= 0, got {list(self.seeds)}")
         if self.model.is_tiny and self.task.type != "rules":
-            raise ValueError(
+            raise ArgumentError(
                 f"model.path 'tiny' can read and write the task 'rules' only, got task.type {self.task.type!r}; "
                 "give --model the folder or name of a causal language model"
             )
@@ -309,7 +284,7 @@ class Config(Section):
         if self.trainer.algorithm == "rloo" and (
             "dynamo" in self.baselines or (self.strategy.name == "dynamo" and keeps_factor)
         ):
-            raise ValueError(
+            raise ArgumentError(
                 "strategy 'dynamo' multiplies tokens' advantages, which RLOOTrainer does not have: set "
                 "trainer.algorithm to 'grpo', or leave the factor out with strategy.options modulation=none"
             )
@@ -392,20 +367,6 @@ def _known_strategy(name: str) -> str:
     return name
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the settings of a TOML file, unchecked.
-
-    Raises:
-        ArgumentError: no such file, or not TOML; the message names the place.
-    """
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"the configuration {path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ArgumentError(f"{path} is not TOML: {error}") from error
-
-
 def from_mapping(values: Mapping[str, Any], *, partial: bool = False) -> Config:
     """Check settings and fill in the defaults.
 
@@ -419,77 +380,10 @@ def from_mapping(values: Mapping[str, Any], *, partial: bool = False) -> Config:
     >>> from_mapping({"trainer": {"steps": 3}}).trainer.budget
     128
     """
-    try:
-        return Config.model_validate(dict(values), context={"partial": partial})
-    except ValidationError as error:
-        raise ArgumentError(explain(error)) from None
+    config = checked(Config, values)
+    return config if partial else config.check()
 
 
 def to_toml(config: Config) -> str:
     """Return the resolved settings as TOML with each field's description, for `from_mapping` to read back."""
-    document = tomlkit.document()
-    values = config.model_dump(mode="json", exclude_none=True)
-    for name in ("seeds", "baselines"):
-        document.add(tomlkit.comment(Config.model_fields[name].description or ""))
-        document.add(name, values[name])
-    for name in ("model", "task", "strategy", "trainer"):
-        section = getattr(config, name)
-        table = tomlkit.table()
-        table.comment((type(section).__doc__ or "").partition("\n")[0])
-        for key, value in values[name].items():
-            table.add(tomlkit.comment(type(section).model_fields[key].description or ""))
-            table.add(key, _inline(value) if isinstance(value, dict) else value)
-        document.add(name, table)
-    return tomlkit.dumps(document)
-
-
-def _inline(options: dict[str, Any]) -> Any:
-    table = tomlkit.inline_table()
-    table.update(options)
-    return table
-
-
-def explain(error: ValidationError, model: type[BaseModel] = Config) -> str:
-    """Turn pydantic's findings into lines that name the setting, the value and what is legal.
-
-    Args:
-        error: what pydantic raised.
-        model: the model that was checked.
-    """
-    lines = []
-    for found in error.errors(include_url=False):
-        place = [str(part) for part in found["loc"]]
-        if place[:1] == ["task"] and len(place) > 1 and place[1] in TASKS:
-            owner, place = TASKS[place[1]], ["task", *place[2:]]
-        else:
-            owner = _section(model, place[:-1])
-        name = ".".join(place) or "configuration"
-        if found["type"] == "extra_forbidden":
-            lines.append(f"{name} is no setting; {_nearest(place[-1], owner)}")
-        elif found["type"] == "missing":
-            what = owner.model_fields[place[-1]].description
-            lines.append(f"{name} is missing: {what}")
-        elif found["type"].startswith("union_tag"):
-            lines.append(f"{name}.type must be one of {', '.join(TASKS)}, got {found['input']!r:.80}")
-        elif found["type"] == "value_error":
-            lines.append(
-                f"{name}: {found['msg'].removeprefix('Value error, ')}".removeprefix("configuration: ")
-            )
-        else:
-            lines.append(f"{name}: {found['msg'].removeprefix('Input ')}, got {found['input']!r:.80}")
-    return "\n".join(lines)
-
-
-def _section(model: type[BaseModel], place: list[str]) -> type[BaseModel]:
-    for part in place:
-        kind = model.model_fields[part].annotation if part in model.model_fields else None
-        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-            break
-        model = kind
-    return model
-
-
-def _nearest(name: str, model: type[BaseModel]) -> str:
-    legal = list(model.model_fields)
-    close = difflib.get_close_matches(name, legal, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"legal are {', '.join(legal)}"
+    return dump(config)

@@ -14,7 +14,8 @@ import threading
 import traceback
 from pathlib import Path
 
-from neyman.config import from_mapping, read_toml
+from neyman._settings import read_toml
+from neyman.config import from_mapping
 from neyman.errors import NeymanError, RunFailedError
 from neyman.files import write_atomic
 from neyman.train._folder import RunFolder

@@ -48,7 +48,7 @@ def _tiny(config: Config, progress: Callable[[int, int], None]) -> Path:
         task.regime,
         seed=task.seed,
         cache=config.model.cache,
-        progress=lambda done, loss: progress(done, steps),
+        progress=lambda done, _loss: progress(done, steps),
         steps=steps,
     )
 

@@ -1,0 +1,144 @@
+"""How settings are read, checked and written: TOML, ``key=value`` flags, and errors that name the setting."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from neyman.errors import ArgumentError, missing_extra
+
+try:
+    import tomlkit
+    from pydantic import BaseModel, ConfigDict, ValidationError
+    from tyro.constructors import PrimitiveConstructorSpec
+except ImportError as error:
+    raise missing_extra(str(error.name), "cli", "neyman.config") from error
+
+
+def parse_options(words: list[str]) -> dict[str, Any]:
+    """Read ``key=value`` words; a value that is not TOML is text.
+
+    >>> parse_options(["lower=4", "variant=published", "schedule=[4, 8]"])
+    {'lower': 4, 'variant': 'published', 'schedule': [4, 8]}
+    """
+    options: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise ArgumentError(f"options are written key=value, got {word!r}; for example lower=4")
+        try:
+            options[key] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            options[key] = text
+    return options
+
+
+_OPTIONS = PrimitiveConstructorSpec(
+    nargs="*",
+    metavar="[KEY=VALUE ...]",
+    instance_from_str=parse_options,
+    is_instance=lambda value: isinstance(value, dict),
+    str_from_instance=lambda options: [f"{key}={value}" for key, value in options.items()],
+)
+Options: TypeAlias = Annotated[dict[str, Any], _OPTIONS]
+
+
+Settings = TypeVar("Settings", bound="Section")
+
+
+class Section(BaseModel):
+    """A frozen group of settings that refuses what it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ArgumentError(explain(error, type(self))) from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the settings of a TOML file, unchecked.
+
+    Raises:
+        ArgumentError: no such file, or not TOML; the message names the place.
+    """
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"the configuration {path} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ArgumentError(f"{path} is not TOML: {error}") from error
+
+
+def checked(model: type[Settings], values: Mapping[str, Any]) -> Settings:
+    """Check settings against a model.
+
+    Raises:
+        ArgumentError: one line for each setting that is wrong.
+    """
+    return model(**values)
+
+
+def dump(settings: Section) -> str:
+    """Return settings as TOML: plain ones first, then a table for each section, each with its description."""
+    document = tomlkit.document()
+    values = settings.model_dump(mode="json", exclude_none=True)
+    sections = {
+        name: getattr(settings, name) for name in values if isinstance(getattr(settings, name), Section)
+    }
+    for name in (name for name in values if name not in sections):
+        document.add(tomlkit.comment(type(settings).model_fields[name].description or ""))
+        document.add(name, values[name])
+    for name, section in sections.items():
+        table = tomlkit.table()
+        table.comment((type(section).__doc__ or "").partition("\n")[0])
+        for key, value in values[name].items():
+            table.add(tomlkit.comment(type(section).model_fields[key].description or ""))
+            table.add(key, _inline(value) if isinstance(value, dict) else value)
+        document.add(name, table)
+    return tomlkit.dumps(document)
+
+
+def _inline(options: dict[str, Any]) -> Any:
+    table = tomlkit.inline_table()
+    table.update(options)
+    return table
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """Turn pydantic's findings into lines that name the setting, the value and what is legal.
+
+    Args:
+        error: what pydantic raised.
+        model: the model that was checked.
+    """
+    lines = []
+    for found in error.errors(include_url=False):
+        # A section explains itself; its tag, where it is one of several kinds, says nothing new.
+        name, kind = ".".join(str(part) for part in found["loc"][:1]), found["type"]
+        cause = found.get("ctx", {}).get("error")
+        if isinstance(cause, ArgumentError):
+            lines += [f"{name}.{line}" for line in str(cause).splitlines()]
+        elif kind == "extra_forbidden":
+            lines.append(f"{name} is no setting; {_nearest(name, model)}")
+        elif kind == "missing":
+            lines.append(f"{name} is missing: {model.model_fields[name].description}")
+        elif kind.startswith("union_tag"):
+            given = found["input"].get("type") if isinstance(found["input"], dict) else found["input"]
+            lines.append(f"{name}.type must be one of {found['ctx'].get('expected_tags')}, got {given!r:.80}")
+        elif kind == "value_error":
+            lines.append(f"{name} {cause}" if name else str(cause))
+        else:
+            lines.append(f"{name} {found['msg'].removeprefix('Input ')}, got {found['input']!r:.80}")
+    return "\n".join(lines)
+
+
+def _nearest(name: str, model: type[BaseModel]) -> str:
+    legal = list(model.model_fields)
+    close = difflib.get_close_matches(name, legal, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"legal are {', '.join(legal)}"
