@@ -19,9 +19,11 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 torch = pytest.importorskip("torch", reason="the TRL adapter needs the extra 'train'")
 pytest.importorskip("trl", reason="the TRL adapter needs the extra 'train'")
 
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer  # noqa: E402
+
+from neyman import Strategy  # noqa: E402
 from neyman.tasks import tiny_policy  # noqa: E402
 from neyman.trl import adaptive  # noqa: E402
-from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer  # noqa: E402
 
 CONFIGS = {GRPOTrainer: GRPOConfig, RLOOTrainer: RLOOConfig}
 # Measured in seconds, so never equal between two runs.
@@ -48,6 +50,21 @@ def prompt_rows(count: int = 40) -> list[dict[str, Any]]:
         {"prompt": f"{'ABCDEFGH'[i % 8]}{i * 7 % 10}{i % 10}{i // 10}=", "answer": f"answer {i}", "number": i}
         for i in range(count)
     ]
+
+
+@dataclass(frozen=True)
+class Given:
+    """Allocates fixed counts, in the order of the candidates."""
+
+    sizes: tuple[int, ...]
+    probe: int = 0
+
+    def group_size(self, average: int) -> int:
+        return average
+
+    def counts(self, evidence: Any, budget: int) -> Any:
+        assert sum(self.sizes) == budget
+        return np.array(self.sizes, dtype=np.int64)
 
 
 @dataclass
@@ -109,6 +126,11 @@ class Bench:
     def __init__(self, folder: Path, scratch: Path) -> None:
         self.folder, self._scratch = folder, scratch
         self._made = 0
+
+    @staticmethod
+    def ragged(sizes: tuple[int, ...], **options: Any) -> Strategy:
+        """Return a strategy of one round with these group sizes at every step."""
+        return Strategy(name="given", allocate=Given(sizes), **options)
 
     def dataset(self, count: int = 40) -> Any:
         """Return the default prompts as a map-style dataset."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from trl import GRPOTrainer, RLOOTrainer
 
 import neyman
 from neyman.trl._session import Session
-from trl import GRPOTrainer, RLOOTrainer
 
 SETTINGS = {
     "grpo-dapo": (GRPOTrainer, {}),
@@ -93,14 +93,14 @@ def test_evaluation_equals_the_stock_trainers(bench: Any) -> None:
         "num_generations_eval": 4,
         "max_steps": 3,
     }
-    runs = [bench.train(GRPOTrainer, strategy, **options) for strategy in (None, neyman.preset("uniform"))]
-    logs = [[log for log in run.trainer.state.log_history if "eval_reward" in log] for run in runs]
-    last = [run.trainer.evaluate() for run in runs]
-    timed = ("runtime", "per_second")
-    plain = [
-        [{k: v for k, v in log.items() if not any(word in k for word in timed)} for log in [*history, final]]
-        for history, final in zip(logs, last, strict=True)
-    ]
+    runs, plain = [], []
+    for strategy in (None, neyman.preset("uniform")):
+        run = bench.train(GRPOTrainer, strategy, **options)
+        logs = [log for log in run.trainer.state.log_history if "eval_reward" in log]
+        logs.append(run.trainer.evaluate())
+        timed = ("runtime", "per_second")
+        plain.append([{k: v for k, v in log.items() if not any(word in k for word in timed)} for log in logs])
+        runs.append(run)
     assert len(plain[0]) >= 2
     assert plain[0] == plain[1]
     assert runs[0].calls == runs[1].calls

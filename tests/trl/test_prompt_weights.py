@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from trl import GRPOTrainer, RLOOTrainer
 
 import neyman
-from neyman import Strategy
 from neyman.errors import ArgumentError
 from neyman.formulas import group_advantages
-from trl import GRPOTrainer, RLOOTrainer
 
 Gradient = torch.Tensor
 
@@ -32,25 +30,6 @@ TOKEN = {
     "vespo": {"loss_type": "vespo"},
     "bnpo": {"loss_type": "bnpo"},
 }
-
-
-@dataclass(frozen=True)
-class Given:
-    """Allocates fixed counts, in the order of the candidates."""
-
-    sizes: tuple[int, ...]
-    probe: int = 0
-
-    def group_size(self, average: int) -> int:
-        return average
-
-    def counts(self, evidence: Any, budget: int) -> Any:
-        assert sum(self.sizes) == budget
-        return np.array(self.sizes, dtype=np.int64)
-
-
-def ragged(sizes: tuple[int, ...] = RAGGED, **options: Any) -> Strategy:
-    return Strategy(name="given", allocate=Given(sizes), **options)
 
 
 class Case:
@@ -125,9 +104,9 @@ def assert_same(expected: Gradient, actual: Gradient) -> None:
 @pytest.mark.parametrize("name", [*SEQUENCE, "rloo"])
 def test_equal_weight_is_the_mean_over_prompts_of_each_groups_mean(bench: Any, name: str) -> None:
     if name == "rloo":
-        case = Case(bench, RLOOTrainer, ragged(), beta=0.0)
+        case = Case(bench, RLOOTrainer, bench.ragged(RAGGED), beta=0.0)
     else:
-        case = Case(bench, GRPOTrainer, ragged(), **SEQUENCE[name])
+        case = Case(bench, GRPOTrainer, bench.ragged(RAGGED), **SEQUENCE[name])
     assert tuple(np.bincount(case.batch.groups)) == RAGGED
     assert_same(torch.stack(case.of_groups()).mean(0), case.gradient())
 
@@ -136,7 +115,7 @@ def test_equal_weight_is_the_mean_over_prompts_of_each_groups_mean(bench: Any, n
 def test_equal_weight_under_token_means_is_the_mean_of_group_token_sums_up_to_one_scalar(
     bench: Any, name: str
 ) -> None:
-    case = Case(bench, GRPOTrainer, ragged(), **TOKEN[name])
+    case = Case(bench, GRPOTrainer, bench.ragged(RAGGED), **TOKEN[name])
     groups, tokens = case.batch.groups, case.tokens()
     mean_tokens = [tokens[groups == g].mean() for g in range(len(RAGGED))]
     sums = [m * gradient for m, gradient in zip(mean_tokens, case.of_groups(), strict=True)]
@@ -145,13 +124,13 @@ def test_equal_weight_under_token_means_is_the_mean_of_group_token_sums_up_to_on
 
 @pytest.mark.parametrize("name", TOKEN)
 def test_equal_tokens_is_the_mean_over_prompts_of_each_groups_token_mean(bench: Any, name: str) -> None:
-    case = Case(bench, GRPOTrainer, ragged(prompt_weight="equal_tokens"), **TOKEN[name])
+    case = Case(bench, GRPOTrainer, bench.ragged(RAGGED, prompt_weight="equal_tokens"), **TOKEN[name])
     assert_same(torch.stack(case.of_groups()).mean(0), case.gradient())
 
 
 @pytest.mark.parametrize("options", [SEQUENCE["grpo"], TOKEN["dapo"]], ids=["grpo", "dapo"])
 def test_by_rollouts_leaves_the_trainers_own_weighting(bench: Any, options: dict[str, Any]) -> None:
-    case = Case(bench, GRPOTrainer, ragged(prompt_weight="by_rollouts"), **options)
+    case = Case(bench, GRPOTrainer, bench.ragged(RAGGED, prompt_weight="by_rollouts"), **options)
     assert (case.batch.weights == 1.0).all()
     assert case.raw.tolist() == pytest.approx(case.inputs["advantages"].tolist(), abs=1e-6)
     assert_same(case.gradient(advantages=case.raw), case.gradient())
@@ -178,12 +157,9 @@ def test_kept_groups_dilute_the_loss_as_the_stock_trainer_does(bench: Any) -> No
     assert_same(float(live.mean()) * case.gradient(np.flatnonzero(live), case.raw), case.gradient())
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [ragged(), neyman.preset("uniform", dead_groups="exclude")],
-    ids=["unequal groups", "dead groups excluded"],
-)
-def test_bnpo_over_several_micro_batches_is_refused_with_the_way_out(bench: Any, strategy: Any) -> None:
+@pytest.mark.parametrize("excluding", [False, True], ids=["unequal groups", "dead groups excluded"])
+def test_bnpo_over_several_micro_batches_is_refused_with_the_way_out(bench: Any, excluding: bool) -> None:
+    strategy = neyman.preset("uniform", dead_groups="exclude") if excluding else bench.ragged(RAGGED)
     with pytest.raises(ArgumentError, match=r"bnpo.*dapo.*by_rollouts"):
         bench.build(
             GRPOTrainer,
@@ -206,14 +182,14 @@ def test_bnpo_over_several_micro_batches_is_allowed_where_groups_are_equal(bench
 
 def test_equal_tokens_needs_a_loss_that_averages_over_tokens(bench: Any) -> None:
     with pytest.raises(ArgumentError, match=r"equal_tokens.*equal"):
-        bench.build(GRPOTrainer, ragged(prompt_weight="equal_tokens"), loss_type="grpo")
+        bench.build(GRPOTrainer, bench.ragged(RAGGED, prompt_weight="equal_tokens"), loss_type="grpo")
 
 
 def test_accumulated_micro_batches_give_the_gradient_of_the_whole_batch(bench: Any) -> None:
-    whole = bench.train(GRPOTrainer, ragged(), max_steps=1, loss_type="dapo")
+    whole = bench.train(GRPOTrainer, bench.ragged(RAGGED), max_steps=1, loss_type="dapo")
     pieces = bench.train(
         GRPOTrainer,
-        ragged(),
+        bench.ragged(RAGGED),
         max_steps=1,
         loss_type="dapo",
         per_device_train_batch_size=4,
@@ -226,8 +202,8 @@ def test_accumulated_micro_batches_give_the_gradient_of_the_whole_batch(bench: A
 @pytest.mark.parametrize("options", [SEQUENCE["grpo"], TOKEN["dapo"]], ids=["grpo", "dapo"])
 def test_excluded_groups_leave_unequal_ones_their_weight(bench: Any, options: dict[str, Any]) -> None:
     sizes = (14, 10, 5, 3)
-    equal = Case(bench, GRPOTrainer, ragged(sizes, dead_groups="exclude"), **options)
-    by_rollouts = ragged(sizes, dead_groups="exclude", prompt_weight="by_rollouts")
+    equal = Case(bench, GRPOTrainer, bench.ragged(sizes, dead_groups="exclude"), **options)
+    by_rollouts = bench.ragged(sizes, dead_groups="exclude", prompt_weight="by_rollouts")
     flat = Case(bench, GRPOTrainer, by_rollouts, **options)
     groups, successes = equal.batch.groups, equal.batch.success
     mixed = [g for g in range(len(sizes)) if 0 < successes[groups == g].mean() < 1]

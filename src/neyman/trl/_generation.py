@@ -103,7 +103,7 @@ class Generation:
         completion_ids, logprobs, extra = self._tokens(output)
         completions = next(part for part in output if _are_completions(part, len(rows)))
         for row, fields in zip(inputs, extra, strict=True):
-            row.update(fields)
+            row.update({name: value for name, value in fields.items() if name != "env_mask"})
         trainer._pending_extra_logs.clear()  # noqa: SLF001 (TRL's own hook for logged columns)
         matrix = trainer.base_calculate_rewards(inputs, prompts, completions, completion_ids)
         logged = _columns(trainer._pending_extra_logs, len(rows))  # noqa: SLF001
@@ -134,7 +134,7 @@ class Generation:
         rows = len(output[0])
         if self._trainer_rollout is not None:
             fields = {k: v for k, v in self._trainer_rollout.items() if k not in _ROLLOUT_KEYS}
-            extra = [{name: values[i] for name, values in fields.items()} for i in range(rows)]
+            extra = _per_row(fields, rows)
             return self._trainer_rollout["completion_ids"], self._trainer_rollout["logprobs"], extra
         completion_ids, logprobs = self.turns[0]
         return completion_ids, logprobs, [{} for _ in range(rows)]
@@ -215,11 +215,13 @@ class Generation:
     def _stored_rollout_func(self, prompts: Any, host: Any) -> dict[str, Any]:
         del prompts, host
         assert self.serving is not None
-        fields = {name: [r.extra[name] for r in self.serving] for name in self.serving[0].extra}
+        shared = set.intersection(*(set(r.extra) for r in self.serving))
+        fields = {name: [r.extra[name] for r in self.serving] for name in sorted(shared)}
+        logprobs = [r.logprobs for r in self.serving]
         return {
             "prompt_ids": [r.prompt_tokens for r in self.serving],
             "completion_ids": [list(r.completion_ids) for r in self.serving],
-            "logprobs": [r.logprobs for r in self.serving],
+            "logprobs": None if None in logprobs else logprobs,
             **fields,
         }
 
@@ -256,6 +258,18 @@ def _are_completions(part: Any, rows: int) -> bool:
         return False
     first = part[0]
     return isinstance(first, str) or (isinstance(first, list) and bool(first) and isinstance(first[0], dict))
+
+
+def _per_row(fields: dict[str, Any], rows: int) -> list[dict[str, Any]]:
+    """Give each row its part of a rollout function's extra fields, as TRL does: lists by position, else to all."""
+    return [
+        {
+            name: values[i] if isinstance(values, list) else values
+            for name, values in fields.items()
+            if not isinstance(values, list) or i < len(values)
+        }
+        for i in range(rows)
+    ]
 
 
 def _columns(pending: dict[str, list[Any]], rows: int) -> list[dict[str, Any]]:

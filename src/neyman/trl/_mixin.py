@@ -41,8 +41,9 @@ class AdaptiveMixin:
                 "upper=32) or strategy=neyman.preset('uniform') for the stock behaviour"
             )
         bound = inspect.signature(super().__init__).bind_partial(*args, **kwargs)
-        if bound.arguments.get("train_dataset") is not None:
-            bound.arguments["train_dataset"] = with_ids(bound.arguments["train_dataset"], id_column)
+        dataset = bound.arguments.get("train_dataset")
+        if dataset is not None:
+            bound.arguments["train_dataset"] = with_ids(dataset, id_column)
         super().__init__(*bound.args, **bound.kwargs)
         self._set_signature_columns_if_needed()  # type: ignore[attr-defined]
         if id_column not in self._signature_columns:  # type: ignore[has-type]
@@ -54,6 +55,7 @@ class AdaptiveMixin:
             max_rollouts=max_rollouts,
             retries=retries,
             id_column=id_column,
+            hide_ids=bound.arguments.get("train_dataset") is not dataset,
             features=features,
             modulation=strategy.modulation if modulation == "strategy" else modulation,
         )

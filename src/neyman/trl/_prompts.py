@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from typing import Any, final
 
@@ -20,12 +20,18 @@ def content_id(row: Mapping[str, Any]) -> str:
 
 
 def with_ids(dataset: Any, id_column: str) -> Any:
-    """Return a map-style dataset with an id per row: its own column's, else the position in the dataset."""
-    if (
-        not hasattr(dataset, "add_column")
-        or not hasattr(dataset, "__len__")
-        or id_column in dataset.column_names
-    ):
+    """Return a map-style dataset with an id per row: its own column's, else the position in the dataset.
+
+    Raises:
+        ArgumentError: a column is named that the dataset lacks.
+    """
+    columns = getattr(dataset, "column_names", None)
+    if columns is not None and id_column not in columns and id_column != ID_COLUMN:
+        raise ArgumentError(
+            f"id_column={id_column!r} is no column of the dataset, which has {list(columns)}: name one of them, or "
+            "leave id_column out to number the rows"
+        )
+    if not hasattr(dataset, "add_column") or not hasattr(dataset, "__len__") or id_column in (columns or ()):
         return dataset
     return dataset.add_column(id_column, list(range(len(dataset))))
 
@@ -37,13 +43,18 @@ class Prompts:
     Args:
         dataset: the trainer's dataset, with ids where it is map-style.
         id_column: the column that holds the ids.
+        hide_ids: whether the column is ours alone, which reward functions must not see.
+        kept: the columns that the trainer keeps; None keeps all.
 
     Raises:
         ArgumentError: ids stand twice in the column, or are neither strings nor integers.
     """
 
-    def __init__(self, dataset: Any, id_column: str) -> None:
+    def __init__(
+        self, dataset: Any, id_column: str, *, hide_ids: bool = True, kept: Collection[str] | None = None
+    ) -> None:
         self._dataset, self._column = dataset, id_column
+        self._hidden, self._kept = {id_column} if hide_ids else set[str](), kept
         self.ids: list[PromptId] | range | None = None
         self._positions: dict[PromptId, int] | None = None
         self._brought: dict[PromptId, dict[str, Any]] = {}
@@ -76,13 +87,17 @@ class Prompts:
             self._brought = {self.key(row): row for row in rows}
 
     def row(self, prompt_id: PromptId) -> dict[str, Any]:
-        """Return a fresh copy of a prompt's row, as TRL writes into it, without the id column."""
+        """Return a fresh copy of a prompt's row, as TRL writes into it, with the columns that reward functions get."""
         if self.ids is None:
             source = self._brought[prompt_id]
         else:
             position = prompt_id if self._positions is None else self._positions[prompt_id]
             source = self._dataset[position]
-        return {name: value for name, value in source.items() if name != self._column}
+        return {
+            name: value
+            for name, value in source.items()
+            if name not in self._hidden and (self._kept is None or name in self._kept)
+        }
 
     def texts(self) -> list[str]:
         """Return every prompt as text, for embeddings and the fingerprint; empty for streams."""

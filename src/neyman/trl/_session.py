@@ -42,6 +42,7 @@ class Session:
         max_rollouts: the most rollouts per generation batch for strategies that close with fixed train.
         retries: re-draws of rollouts without a reward, as a share of the budget.
         id_column: the dataset column with prompt ids.
+        hide_ids: whether that column is ours alone, so that reward functions must not see it.
         features: prompt features for beliefs that use them.
         modulation: settings of the token factor, or None.
 
@@ -58,6 +59,7 @@ class Session:
         max_rollouts: int | None,
         retries: float,
         id_column: str,
+        hide_ids: bool,
         features: Any,
         modulation: Any,
     ) -> None:
@@ -71,7 +73,8 @@ class Session:
                 f"with {strategy.close} and generates exactly the {rows} rollouts of TRL's generation batch: leave "
                 "max_rollouts out, or change num_generations or the batch size"
             )
-        self.prompts = Prompts(trainer.train_dataset, id_column)
+        kept = trainer._signature_columns if trainer.args.remove_unused_columns else None  # noqa: SLF001
+        self.prompts = Prompts(trainer.train_dataset, id_column, hide_ids=hide_ids, kept=kept)
         self.generation = Generation(trainer, self.prompts, Success(success, trainer))
         self.token_factor = None if modulation is None else TokenFactor(self, modulation)
         world = int(trainer.accelerator.num_processes)

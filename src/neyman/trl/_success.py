@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import iscoroutinefunction
 from typing import Any, final
 
 from neyman._checks import real
 from neyman.errors import ArgumentError, ContractError
+
+_TOLERANCE = 1e-6  # of a binary reward
+_NOT_COLUMNS = (
+    "prompt",
+    "completion",
+    "completion_ids",
+)  # TRL hands these to reward functions in its own way
 
 
 @final
@@ -19,7 +27,7 @@ class Success:
         trainer: the trainer, for the names of its reward functions.
 
     Raises:
-        ArgumentError: no rule for several reward functions, an unknown name, or something else.
+        ArgumentError: no rule for several reward functions, an unknown name, an async callable, or something else.
     """
 
     def __init__(self, rule: Any, trainer: Any) -> None:
@@ -27,6 +35,7 @@ class Success:
         self._function: Callable[..., Any] | None = None
         self._column: int | None = None
         self._threshold = 0.0
+        self._reward_name = names[0] if names else ""
         if rule is None:
             if len(names) > 1:
                 raise ArgumentError(
@@ -34,6 +43,11 @@ class Success:
                     f"not named: pass success=({names[0]!r}, 0.5), one of them with a threshold, or success=f, a "
                     "callable like a reward function that returns one bool per completion"
                 )
+        elif iscoroutinefunction(rule):
+            raise ArgumentError(
+                f"success must be a plain callable, got the async {rule!r}: await inside it (asyncio.run), or pass "
+                f"success=({names[0]!r}, 0.5), a reward function's name and a threshold"
+            )
         elif callable(rule):
             self._function = rule
         elif isinstance(rule, tuple) and len(rule) == 2 and rule[0] in names:
@@ -55,13 +69,18 @@ class Success:
         completion_ids: Sequence[Any],
         rewards: Sequence[Sequence[float]],
     ) -> list[bool | None]:
-        """Judge completions; None leaves the outcome to a binary reward."""
+        """Judge completions; None where it cannot be told.
+
+        Raises:
+            ContractError: the only reward function is not binary, or the callable returned another number of
+                verdicts than completions.
+        """
         if self._column is not None:
             values = [row[self._column] for row in rewards]
             return [None if value != value else value >= self._threshold for value in values]  # noqa: PLR0124 (NaN)
         if self._function is None:
-            return [None] * len(prompts)
-        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+            return [self._binary(row[0]) for row in rewards]
+        columns = {name: [row[name] for row in rows] for name in rows[0] if name not in _NOT_COLUMNS}
         judged = list(
             self._function(prompts=prompts, completions=completions, completion_ids=completion_ids, **columns)
         )
@@ -71,3 +90,18 @@ class Success:
                 "None when it cannot tell) per completion"
             )
         return [None if verdict is None else bool(verdict) for verdict in judged]
+
+    def _binary(self, reward: float) -> bool | None:
+        """Read the outcome off the only reward function: 1 is a success, 0 and -1 are not."""
+        if reward != reward:  # noqa: PLR0124 (NaN)
+            return None
+        if abs(reward - 1.0) <= _TOLERANCE:
+            return True
+        if min(abs(reward), abs(reward + 1.0)) <= _TOLERANCE:
+            return False
+        raise ContractError(
+            f"reward function {self._reward_name!r} returned {reward:g}, which is not binary (1, or 0 or -1), so that "
+            f"it does not say what counts as success: pass success=({self._reward_name!r}, 0.5), a threshold on it, or "
+            "success=f, a callable like a reward function that returns one bool (None where it cannot tell) per "
+            "completion"
+        )
