@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
 from neyman._checks import FloatP, IntP
+from neyman._scipy import expit
 
 # Trapezoid over +-8 standard deviations: for a standard deviation of 5 the error is below 1e-6.
 _Z = np.linspace(-8.0, 8.0, 65)

@@ -7,9 +7,9 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, logit
 
 from neyman._checks import FloatP, choice, counts_pair, integer, prompt_ids, real, sizes_per_prompt
+from neyman._scipy import expit, logit
 from neyman.beliefs._beta import expected_spread
 from neyman.beliefs._features import (
     FeatureStore,

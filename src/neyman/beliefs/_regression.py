@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import cho_solve, cholesky
 
 from neyman._checks import FloatP, IntP
+from neyman._scipy import cholesky, cholesky_solve
 from neyman.beliefs._features import FeatureStore, NystromMap, median_distance
 from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import pack_array, unpack_array
@@ -139,14 +139,14 @@ class FeatureRegression:
             for scale in self._scales if len(self._moment) > 1 else self._scales[:1]:
                 prior = np.full(len(self._moment), scale**-2.0)
                 prior[0] = self._level**-2.0
-                factor = cholesky(information + np.diag(prior), lower=True, check_finite=False)
-                mean = cho_solve((factor, True), self._moment, check_finite=False)
+                factor = cholesky(information + np.diag(prior))
+                mean = cholesky_solve(factor, self._moment)
                 # log N(y; 0, Z S Z' + 1/c) up to what does not depend on S, by the determinant lemma.
                 evidence = 0.5 * (np.log(prior).sum() + self._moment @ mean) - np.log(np.diag(factor)).sum()
                 if evidence > best + 1e-9:
                     best, chosen = evidence, (factor, mean, scale)
             factor, mean, scale = chosen
-            inverse = cho_solve((factor, True), np.eye(len(mean)), check_finite=False)
+            inverse = cholesky_solve(factor, np.eye(len(mean)))
             self._fitted = mean, inverse, float(scale)
         return self._fitted
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
 
 from neyman import _checks
 from neyman._checks import FloatP, IntP
+from neyman._scipy import gammaln
 from neyman.errors import ArgumentError
 
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
 
 from neyman import _checks
 from neyman._checks import FloatP
+from neyman._scipy import gammaln
 from neyman.errors import ArgumentError
 
 Prior = tuple[ArrayLike, ArrayLike]
