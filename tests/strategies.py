@@ -126,7 +126,7 @@ def assert_consistent(controller: Controller) -> None:
     allowance = math.floor(engine.retry_share * engine.budget.planned_rollouts + 1e-9)
     assert engine.asked <= engine.budget.planned_rollouts + allowance
     assert engine.left >= 0 <= engine.retries_left
-    assert len(engine.opened) == len(engine.groups), "a prompt is opened once in a step"
+    assert len({group.prompt_id for group in groups}) == len(groups), "a prompt is opened once in a step"
     for index, group in enumerate(groups):
         planned = any(slot.state is SlotState.PLANNED for slot in group.slots)
         assert (index in engine.waiting) == planned
@@ -255,4 +255,18 @@ def simple(name: str = "uniform", rollouts: int = 16, **settings: object) -> Con
         PRESETS[name](**options),  # type: ignore[arg-type]
         budget=Budget(rollouts=rollouts),
         **settings,  # type: ignore[arg-type]
+    )
+
+
+def outcome(rollout_id: object, prompt_id: object, reward: object, **details: object) -> Outcome:
+    """Return a result, whatever it holds."""
+    return Outcome(rollout_id=rollout_id, prompt_id=prompt_id, reward=reward, **details)  # type: ignore[arg-type]
+
+
+def tell_all(controller: Controller, reward: Callable[[int], object]) -> None:
+    """Ask, and tell every rollout the reward of ``reward(place in its request)``."""
+    controller.tell(
+        outcome(rollout_id, request.prompt_id, reward(place))
+        for request in controller.ask()
+        for place, rollout_id in enumerate(request.rollout_ids)
     )

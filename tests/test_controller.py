@@ -22,8 +22,10 @@ from strategies import (
     assert_sound_batch,
     controllers,
     hosts,
+    outcome,
     run_step,
     simple,
+    tell_all,
     through_json,
 )
 
@@ -40,19 +42,6 @@ def feasible(make, candidates):
 
         reject()
     return controller
-
-
-def outcome(rollout_id, prompt_id, reward, **fields):
-    return Outcome(rollout_id=rollout_id, prompt_id=prompt_id, reward=reward, **fields)
-
-
-def tell_all(controller, reward):
-    """Ask, and tell every rollout the reward of ``reward(place in its request)``."""
-    controller.tell(
-        outcome(rollout_id, request.prompt_id, reward(place))
-        for request in controller.ask()
-        for place, rollout_id in enumerate(request.rollout_ids)
-    )
 
 
 # --- spend -----------------------------------------------------------------------------------------------------

@@ -53,7 +53,9 @@ def close_batch(
     if not drain and engine.strategy.verdict is not None:
         engine.waves.observed.add(engine.waves.audit())
         engine.waves.observed.warn(engine.waves.size)
-    report = step_metrics(engine, trained, rows=len(rows), real_rows=real_rows)
+    report = step_metrics(
+        engine, groups if drain else engine.groups, trained, rows=len(rows), real_rows=real_rows
+    )
     batch = _batch(engine, trained, rows, reason, report, aggregation)
     _learn(engine, groups)
     _settle_fates(engine, groups, trained)

@@ -73,7 +73,8 @@ class Engine:
     def _reset(self, candidates: list[PromptId], policy_version: int) -> None:
         self.candidates, self.policy_version = candidates, policy_version
         self.groups: list[Group] = []
-        self.opened: set[PromptId] = set()
+        self.unopened = dict.fromkeys(candidates)
+        self.taken = set(candidates)  # brought or opened: the pool must not offer them
         self.where: dict[int, Place] = {}
         self.live: dict[int, None] = {}
         self.waiting = Waiting()
@@ -129,11 +130,10 @@ class Engine:
 
     def view(self) -> StepView:
         """Return the step as a selection rule sees it."""
-        exclude = self.opened | set(self.candidates)
         return StepView(
             step=self.step,
-            candidates=tuple(c for c in self.candidates if c not in self.opened),
-            fresh=lambda count: self.pool.peek(count, exclude) if self.pool is not None else [],
+            candidates=tuple(self.unopened),
+            fresh=lambda count: self.pool.peek(count, self.taken) if self.pool is not None else [],
             belief=self.strategy.belief,
             rng=lambda *keys: keyed_rng(self.seed, self.step, *keys),
         )
@@ -142,7 +142,6 @@ class Engine:
         self, prompt_ids: Sequence[PromptId], *, sizes: Sequence[int], lengths: Sequence[int], reason: Reason
     ) -> None:
         """Open groups and plan their first slots, which spends the budget; what it cannot pay stays closed."""
-        verdict = self.strategy.verdict
         mean, variance = self.strategy.belief.predict(prompt_ids)
         a, b = beliefs.beta_parameters(self.strategy.belief, prompt_ids)
         opened = []
@@ -152,10 +151,10 @@ class Engine:
             group = Group(prompt_id=prompt_id, size=sizes[place], reason=reason)
             group.predicted, group.uncertainty = float(mean[place]), math.sqrt(variance[place])
             group.prior = (float(a[place]), float(b[place]))
-            if verdict is not None:
-                group.looks = verdict.looks(group.size)
-            else:
+            if self.strategy.verdict is None:
                 group.phase = Phase.COMMITTED
+            else:
+                group.looks = self.waves.looks
             self.plan(self.add(group), lengths[place])
             opened.append(prompt_id)
         if self.pool is not None:
@@ -166,7 +165,8 @@ class Engine:
         """Put a group into play and return its index."""
         index = len(self.groups)
         self.groups.append(group)
-        self.opened.add(group.prompt_id)
+        self.unopened.pop(group.prompt_id, None)
+        self.taken.add(group.prompt_id)
         self.live[index] = None
         for slot in group.slots:
             if slot.rollout_id is not None:

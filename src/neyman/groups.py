@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -51,6 +51,12 @@ class Slot:
     def resolved(self) -> bool:
         """Whether nothing more will come for this slot."""
         return self.state in (SlotState.VALID, SlotState.MISSING)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, JSON-safe."""
+        state = {name: getattr(self, name) for name in _SLOT_FIELDS}
+        state["state"], state["reward"] = self.state.name, _known(self.reward)
+        return state
 
 
 @dataclass(slots=True)
@@ -158,13 +164,11 @@ class Group:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, JSON-safe (what is not known is None)."""
-        state = asdict(self)
-        state["reason"], state["phase"] = self.reason.name, self.phase.name
-        state["looks"], state["prior"] = list(self.looks), list(self.prior)
-        for name in ("predicted", "uncertainty"):
-            state[name] = _known(state[name])
-        for slot, raw in zip(self.slots, state["slots"], strict=True):
-            raw["state"], raw["reward"] = slot.state.name, _known(slot.reward)
+        state = {name: getattr(self, name) for name in _GROUP_FIELDS}
+        state |= {"reason": self.reason.name, "phase": self.phase.name}
+        state |= {"looks": list(self.looks), "prior": list(self.prior)}
+        state |= {name: _known(state[name]) for name in ("predicted", "uncertainty")}
+        state["slots"] = [slot.state_dict() for slot in self.slots]
         return state
 
     @classmethod
@@ -188,6 +192,10 @@ class Group:
                 f"the state holds a group that this neyman cannot read ({type(error).__name__}: {error}); load it "
                 "with the neyman that wrote it"
             ) from error
+
+
+_SLOT_FIELDS = tuple(item.name for item in fields(Slot))
+_GROUP_FIELDS = tuple(item.name for item in fields(Group))
 
 
 def _known(value: float) -> float | None:

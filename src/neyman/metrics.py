@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from neyman.engine import Engine
 
 
-def step_metrics(engine: Engine, trained: list[Group], *, rows: int, real_rows: int) -> dict[str, float]:
-    """Return the step's metrics.
+def step_metrics(
+    engine: Engine, groups: list[Group], trained: list[Group], *, rows: int, real_rows: int
+) -> dict[str, float]:
+    """Return the metrics of a step, or of those of its groups that are handed out together.
 
-    ``effective_ratio`` is the share of trained groups with mixed outcomes; ``effective_found`` the number of
-    effective groups per opened one; ``signal_kept`` the estimated share of sum s(k-s) that early verdicts left.
+    ``effective_ratio`` is the share of trained groups with mixed outcomes. ``miss_rate`` is the estimated share of
+    abandoned groups that would have become mixed, ``signal_kept`` that of sum s(k-s) which early verdicts left.
     """
     sizes = [n for group in trained if (n := group.outcomes()[1])]
     mixed = sum(group.is_mixed for group in trained)
@@ -24,14 +26,14 @@ def step_metrics(engine: Engine, trained: list[Group], *, rows: int, real_rows: 
         "rows": float(rows),
         "rows_filled": float(rows - real_rows),
         "groups": float(len(trained)),
-        "groups_opened": float(len(engine.groups)),
+        "groups_opened": float(len(groups)),
         "effective_groups": float(mixed),
         "effective_ratio": mixed / len(trained) if trained else 0.0,
         "group_size_mean": sum(sizes) / len(sizes) if sizes else 0.0,
         "group_size_min": float(min(sizes, default=0)),
         "group_size_max": float(max(sizes, default=0)),
         "rounds": float(engine.rounds),
-        "success_rate": _success_rate(engine),
+        "success_rate": _success_rate(groups),
         "prompts_visited": float(engine.ledger.prompts_visited),
     }
     if engine.pool is not None:
@@ -42,8 +44,8 @@ def step_metrics(engine: Engine, trained: list[Group], *, rows: int, real_rows: 
     return metrics
 
 
-def _success_rate(engine: Engine) -> float:
-    totals = [group.outcomes() for group in engine.groups]
+def _success_rate(groups: list[Group]) -> float:
+    totals = [group.outcomes() for group in groups]
     trials = sum(n for _, n in totals)
     return sum(s for s, _ in totals) / trials if trials else 0.0
 

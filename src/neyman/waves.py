@@ -30,6 +30,8 @@ class Waves:
         self._engine = engine
         self.observed = Yield()
         self.size = 0
+        self.looks: tuple[int, ...] = ()
+        self._first = 0  # rollouts that a fresh prompt gets at once
         self.target: int | None = None
         self._undecided: dict[int, None] = {}
         self._committed = 0
@@ -47,6 +49,10 @@ class Waves:
                 f"the group size must be >= 2, got {self.size} for {len(engine.candidates)} candidates: a single "
                 "rollout can never be mixed; raise the budget (or train_rows), bring fewer prompts, or set group_size"
             )
+        verdict = engine.strategy.verdict
+        assert verdict is not None
+        self.looks = verdict.looks(self.size)
+        self._first = self.size if getattr(verdict, "speculate", False) else self.looks[0]
         is_filling = engine.strategy.close == "fixed_train" and engine.train_rows is not None
         self.target = _groups_to_train(engine.train_rows, self.size) if is_filling else None
         self._undecided, self._committed = {}, 0
@@ -171,15 +177,9 @@ class Waves:
         if engine.strategy.close != "fixed_train" and not engine.live and engine.left > 0:
             self._spend_rest()
 
-    @property
-    def _first_look(self) -> int:
-        verdict = self._engine.strategy.verdict
-        assert verdict is not None
-        return self.size if getattr(verdict, "speculate", False) else verdict.looks(self.size)[0]
-
     def _wanted(self, missing: int | None) -> int:
         """Return how many prompts to open now."""
-        engine, wide, first = self._engine, self.over_provision, self._first_look
+        engine, wide, first = self._engine, self.over_provision, self._first
         free = engine.left - len(self._undecided) * (self.size - first) / wide
         affordable = min(math.ceil(wide * free / self.size) if free > 0 else 0, engine.left // first)
         if missing is None:
@@ -188,9 +188,7 @@ class Waves:
 
     def _open(self, ids: list[PromptId]) -> None:
         engine, count = self._engine, len(self._engine.groups)
-        engine.open(
-            ids, sizes=[self.size] * len(ids), lengths=[self._first_look] * len(ids), reason=Reason.PROBE
-        )
+        engine.open(ids, sizes=[self.size] * len(ids), lengths=[self._first] * len(ids), reason=Reason.PROBE)
         self._undecided.update(dict.fromkeys(range(count, len(engine.groups))))
 
     def _spend_rest(self) -> None:

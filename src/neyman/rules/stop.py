@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import final
 
 from neyman import formulas
 from neyman._checks import choice, integer, real
 from neyman.errors import ArgumentError
+
+
+@lru_cache(maxsize=4096)  # groups of a step share few prefixes and priors
+def _effective(successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> float:
+    return float(formulas.effective_probability(successes, trials, group_size, prior))
 
 
 @final
@@ -68,7 +74,7 @@ class EarlyVerdict:
             return "abandon"
         if trials < self.min_probe:
             return "continue"
-        effective = formulas.effective_probability(successes, trials, group_size, prior)
+        effective = _effective(successes, trials, group_size, prior)
         return "abandon" if effective < self.threshold else "continue"
 
 
