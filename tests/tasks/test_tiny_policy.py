@@ -188,7 +188,7 @@ def test_sampled_rollouts_succeed_at_the_exact_rate(half_taught, longest):
     # Prompts of several lengths, so that left padding is at work.
     problems = [*task.train, problem("A12=", "1"), problem("=", "5")]
     rates = exact_success_rates(model, tokenizer, problems)
-    draws = 400
+    draws = 200
     inputs = tokenizer([p.prompt for p in problems], return_tensors="pt", padding=True)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
