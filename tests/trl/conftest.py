@@ -122,6 +122,7 @@ class Bench:
     """Builds and runs trainers on the tiny policy."""
 
     grade = staticmethod(grade)
+    babble = staticmethod(babble)
 
     def __init__(self, folder: Path, scratch: Path) -> None:
         self.folder, self._scratch = folder, scratch
@@ -184,7 +185,7 @@ class Bench:
             rewards: reward functions in place of the default one.
             dataset: training data in place of the default prompts.
             tokenizer: in place of the policy's.
-            host: further arguments of the trainer itself.
+            host: further arguments of the trainer itself, or others in place of the defaults.
             ours: further arguments of the adapter.
             **options: fields of the trainer's configuration.
         """
@@ -196,15 +197,15 @@ class Bench:
             return [grade(p, c) for p, c in zip(prompts, completions, strict=True)]
 
         adapted = {} if strategy is None else {"strategy": strategy, **(ours or {})}
-        run.trainer = (cls if strategy is None else adaptive(cls))(
-            model=str(self.folder),
-            reward_funcs=reward if rewards is None else rewards,
-            args=self.args(cls, **options),
-            train_dataset=self.dataset() if dataset is None else dataset,
-            processing_class=tokenizer or own,
+        arguments = {
+            "model": str(self.folder),
+            "reward_funcs": reward if rewards is None else rewards,
+            "args": self.args(cls, **options),
+            "train_dataset": self.dataset() if dataset is None else dataset,
+            "processing_class": tokenizer or own,
             **(host or {}),
-            **adapted,
-        )
+        }
+        run.trainer = (cls if strategy is None else adaptive(cls))(**arguments, **adapted)
         self._record(run)
         return run
 

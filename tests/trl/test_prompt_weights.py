@@ -216,3 +216,19 @@ def test_excluded_groups_leave_unequal_ones_their_weight(bench: Any, options: di
         sums = torch.tensor([tokens[groups == g].mean() for g in mixed], dtype=torch.float32)
         means = len(live) / tokens[live].sum() * sums[:, None] * means
     assert_same(means.mean(0), equal.gradient())
+
+
+@pytest.mark.parametrize("weight", ["equal_tokens", "equal"])
+def test_tokens_that_the_trainer_masks_do_not_count(bench: Any, weight: str) -> None:
+    strategy = bench.ragged((12, 10, 6, 4), prompt_weight=weight, dead_groups="exclude")
+    case = Case(bench, GRPOTrainer, strategy, loss_type="dapo", mask_truncated_completions=True)
+    tokens, groups, successes = case.tokens(), case.batch.groups, case.batch.success
+    assert 0 < (tokens == 0).sum() < 32, "the batch needs truncated completions"
+    mixed = [g for g in range(4) if 0 < successes[groups == g].mean() < 1]
+    assert 0 < len(mixed) < 4, "the batch needs groups with and without signal"
+    means = torch.stack([case.of_group(g) for g in mixed])
+    if weight == "equal":
+        live = np.isin(groups, mixed)
+        sums = torch.tensor([tokens[groups == g].mean() for g in mixed], dtype=torch.float32)
+        means = live.sum() / tokens[live].sum() * sums[:, None] * means
+    assert_same(means.mean(0), case.gradient())

@@ -40,11 +40,9 @@ class AdaptiveMixin:
                 f"strategy must be given, got {strategy!r}; for example strategy=neyman.preset('vip', lower=4, "
                 "upper=32) or strategy=neyman.preset('uniform') for the stock behaviour"
             )
-        bound = inspect.signature(super().__init__).bind_partial(*args, **kwargs)
-        dataset = bound.arguments.get("train_dataset")
-        if dataset is not None:
-            bound.arguments["train_dataset"] = with_ids(dataset, id_column)
-        super().__init__(*bound.args, **bound.kwargs)
+        super().__init__(*args, **kwargs)
+        dataset = self.train_dataset  # type: ignore[has-type]
+        self.train_dataset = with_ids(dataset, id_column)
         self._set_signature_columns_if_needed()  # type: ignore[attr-defined]
         if id_column not in self._signature_columns:  # type: ignore[has-type]
             self._signature_columns = [*self._signature_columns, id_column]  # type: ignore[has-type]
@@ -55,7 +53,7 @@ class AdaptiveMixin:
             max_rollouts=max_rollouts,
             retries=retries,
             id_column=id_column,
-            hide_ids=bound.arguments.get("train_dataset") is not dataset,
+            hide_ids=self.train_dataset is not dataset,
             features=features,
             modulation=strategy.modulation if modulation == "strategy" else modulation,
         )

@@ -103,6 +103,8 @@ class Prompts:
         """Return every prompt as text, for embeddings and the fingerprint; empty for streams."""
         if self.ids is None:
             return []
+        if "prompt" not in self._dataset.column_names:  # an environment owns the data
+            return [json.dumps(row, sort_keys=True, default=repr) for row in self._dataset]
         return [prompt if isinstance(prompt, str) else _flatten(prompt) for prompt in self._dataset["prompt"]]
 
 

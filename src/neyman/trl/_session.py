@@ -13,6 +13,7 @@ import torch
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
+from neyman import formulas
 from neyman.controller import Controller
 from neyman.errors import ArgumentError, ContractError, RunFailedError
 from neyman.keyed import fingerprint
@@ -78,6 +79,7 @@ class Session:
         self.generation = Generation(trainer, self.prompts, Success(success, trainer))
         self.token_factor = None if modulation is None else TokenFactor(self, modulation)
         world = int(trainer.accelerator.num_processes)
+        self._aggregation = aggregation(trainer, strategy, is_rloo=self.is_rloo)
         self.controller = Controller(
             strategy.with_options(estimator=estimator(trainer, is_rloo=self.is_rloo)),
             Budget(rollouts=(max_rollouts or 4 * rows) if fixed_train else rows),
@@ -86,7 +88,7 @@ class Session:
             pool=self.prompts.ids,
             retries=0.0 if self._is_direct() else retries,
             seed=int(trainer.args.seed),
-            aggregation=aggregation(trainer, strategy, is_rloo=self.is_rloo),
+            aggregation=self._aggregation,
         )
         if self._is_direct() and (strategy.verdict is not None or strategy.allocate.probe):
             raise ArgumentError(
@@ -236,7 +238,7 @@ class Session:
         rewards: Float | None = None
         if not self.is_stock(batch):
             rewards = self.final_rewards(matrix, output)
-            advantages = self.advantages(matrix, rewards) * batch.weights
+            advantages = self.advantages(matrix, rewards) * self._weights(batch, output)
             local = output["advantages"]
             share = len(local)
             rank = self.trainer.accelerator.process_index
@@ -266,6 +268,22 @@ class Session:
         if self.is_rloo:
             return rloo_advantages(self.trainer, rewards, self.batch.groups)
         return grpo_advantages(self.trainer, matrix, self.batch.groups)
+
+    def _weights(self, batch: Batch, output: dict[str, Any]) -> Float:
+        """Return the prompt weights by the tokens that the loss counts: without tool results and masked rows."""
+        if self._aggregation != "token_mean" or not batch.weights.any():
+            return batch.weights
+        mask = output["completion_mask"]
+        if "tool_mask" in output:
+            mask = mask * output["tool_mask"]
+        tokens = self.trainer.accelerator.gather(mask.sum(1)).cpu().numpy()
+        return formulas.prompt_weights(
+            batch.groups,
+            tokens,
+            prompt_weight=self.controller.strategy.prompt_weight,
+            aggregation=self._aggregation,
+            trained=batch.weights > 0.0,
+        )
 
     def _kl(self, output: dict[str, Any]) -> Float | float:
         """Return each row's summed log-ratio to the reference policy, which RLOO folds into the reward."""

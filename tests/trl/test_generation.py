@@ -1,0 +1,257 @@
+"""Rollout functions are served row by row; tools, environments and images keep TRL's own single call."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from trl import GRPOTrainer
+
+import neyman
+from neyman.errors import ArgumentError
+from neyman.tasks import tiny_policy
+
+DIGITS = 10
+END = len(tiny_policy.PolicyConfig().alphabet)
+
+
+class Rollouts:
+    """A rollout function that writes digits, says where they come from and masks the first token."""
+
+    def __init__(self, *, logprobs: bool = True) -> None:
+        self._logprobs = logprobs
+        self.made: dict[tuple[str, tuple[int, ...], str], list[int]] = {}
+        self.batches: list[int] = []
+
+    def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
+        tokenizer = trainer.processing_class
+        self.batches.append(len(prompts))
+        rows: dict[str, list[Any]] = {
+            "prompt_ids": [],
+            "completion_ids": [],
+            "logprobs": [],
+            "source": [],
+            "env_mask": [],
+        }
+        for prompt in prompts:
+            length = int(torch.randint(1, 6, ()))
+            ids = [*torch.randint(0, DIGITS, (length,)).tolist(), END]
+            source = f"{prompt}#{len(self.made)}"
+            mask = [0, *[1] * length]
+            self.made[prompt, tuple(ids), source] = mask
+            rows["prompt_ids"].append(tokenizer(prompt)["input_ids"])
+            rows["completion_ids"].append(ids)
+            rows["logprobs"].append([-float(token) for token in ids])
+            rows["source"].append(source)
+            rows["env_mask"].append(mask)
+        return {**rows, "logprobs": rows["logprobs"] if self._logprobs else None, "everywhere": "same"}
+
+
+class Sources:
+    """A reward function that keeps what reaches it from the rollout function."""
+
+    __name__ = "sources"
+
+    def __init__(self, bench: Any) -> None:
+        self._bench = bench
+        self.given: list[tuple[Any, ...]] = []
+        self.columns: set[str] = set()
+
+    def __call__(self, prompts: Any, completions: Any, completion_ids: Any, **columns: Any) -> list[float]:
+        self.columns |= set(columns)
+        for row in zip(prompts, completion_ids, columns["source"], columns["everywhere"], strict=True):
+            self.given.append((row[0], tuple(int(token) for token in row[1]), *row[2:]))
+        return [self._bench.grade(p, c) for p, c in zip(prompts, completions, strict=True)]
+
+
+@pytest.mark.parametrize("logprobs", [True, False])
+def test_a_rollout_function_under_uniform_equals_the_stock_trainer(bench: Any, logprobs: bool) -> None:
+    runs = []
+    for strategy in (None, neyman.preset("uniform")):
+        reward = Sources(bench)
+        rollouts = Rollouts(logprobs=logprobs)
+        run = bench.train(GRPOTrainer, strategy, rewards=reward, max_steps=2, host={"rollout_func": rollouts})
+        runs.append((run.comparable_logs(), reward.given, reward.columns, run.trained(), rollouts.batches))
+    assert runs[0] == runs[1]
+    assert "env_mask" not in runs[0][2]
+
+
+def test_a_rollout_functions_fields_stay_with_their_rows_in_rounds(bench: Any) -> None:
+    reward, rollouts = Sources(bench), Rollouts()
+    run = bench.train(
+        GRPOTrainer, neyman.preset("sara"), rewards=reward, max_steps=2, host={"rollout_func": rollouts}
+    )
+    assert len(rollouts.batches) > 2
+    assert sum(rollouts.batches) == len(reward.given) == run.trainer.controller.ledger.requested
+    assert {(prompt, ids, source) for prompt, ids, source, _ in reward.given} == set(rollouts.made)
+    assert {everywhere for *_, everywhere in reward.given} == {"same"}
+    assert "env_mask" not in reward.columns
+    masks = {ids: mask for (_, ids, _), mask in rollouts.made.items()}
+    for inputs, _ in run.batches:
+        for row in range(32):
+            length = int(inputs["completion_mask"][row].sum())
+            ids = inputs["completion_ids"][row, :length].tolist()
+            assert inputs["tool_mask"][row, :length].tolist() == masks[tuple(ids)]
+            assert inputs["sampling_per_token_logps"][row, :length].tolist() == [-float(i) for i in ids]
+
+
+def test_the_users_rollout_function_is_put_back_after_each_step(bench: Any) -> None:
+    rollouts = Rollouts()
+    run = bench.train(
+        GRPOTrainer,
+        neyman.preset("sara"),
+        rewards=Sources(bench),
+        max_steps=1,
+        host={"rollout_func": rollouts},
+    )
+    assert run.trainer.rollout_func is rollouts
+
+
+# Renders a call as its name and arguments, a tool's answer as its content.
+TOOL_TEMPLATE = (
+    "{% for m in messages %}{% if m.tool_calls %}{% for c in m.tool_calls %}"
+    "{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% else %}{{ m.content }}{% endif %}"
+    "{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"
+)
+
+
+def double(x: int) -> str:
+    """Double a number.
+
+    Args:
+        x: the number.
+    """
+    return str(2 * x)
+
+
+class Room:
+    """An environment with one tool; it keeps what it was reset with."""
+
+    resets: list[dict[str, Any]] = []  # noqa: RUF012 (shared by all rooms of a run on purpose)
+
+    def reset(self, **row: Any) -> str | None:
+        Room.resets.append(row)
+        self.doubled = 0
+        return "7"
+
+    def double(self, x: int) -> str:
+        """Double a number.
+
+        Args:
+            x: the number.
+        """
+        self.doubled += 1
+        return double(x)
+
+
+class Caller:
+    """Reads a tool call into every completion of even length."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def __call__(self, ids: list[int], **_: Any) -> dict[str, Any]:
+        text = self._tokenizer.decode(ids, skip_special_tokens=True)
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        if len(text) % 2 == 0 and text:
+            call = {"name": "double", "arguments": {"x": len(text)}}
+            message["tool_calls"] = [{"type": "function", "function": call}]
+        return message
+
+
+@pytest.fixture(scope="module")
+def speaker(bench: Any) -> Path:
+    """Return a policy that reads and writes printable ASCII, as tool calls need."""
+    config = tiny_policy.PolicyConfig(
+        alphabet="".join(c for c in string.printable if c == "\n" or c >= " "), steps=25, batch=64
+    )
+    return tiny_policy.build_policy(config, bench.babble, name="babble-ascii", cache=bench.folder.parent)
+
+
+@pytest.fixture
+def tool_user(bench: Any, speaker: Path) -> Any:
+    """Return a function that trains on conversations with a tool-calling tokenizer."""
+
+    def train(strategy: Any, *, build: bool = False, **options: Any) -> Any:
+        _, tokenizer = tiny_policy.load_policy(speaker)
+        tokenizer.chat_template = TOOL_TEMPLATE
+        tokenizer.response_template = {"set": "so that TRL parses completions"}
+        tokenizer.parse_response = Caller(tokenizer)
+        rows = [{**row, "prompt": [{"role": "user", "content": row["prompt"]}]} for row in bench.dataset()]
+
+        def reward(prompts: Any, completions: Any, **columns: Any) -> list[float]:
+            run_calls.append([(p[0]["content"], str(c)) for p, c in zip(prompts, completions, strict=True)])
+            return [bench.grade(p[0]["content"], str(c)) for p, c in zip(prompts, completions, strict=True)]
+
+        run_calls: list[Any] = []
+        host = {"model": str(speaker), "train_dataset": Dataset.from_list(rows), **options.pop("host", {})}
+        options = {"rewards": reward, "max_completion_length": 16, "max_steps": 2, **options}
+        run = (bench.build if build else bench.train)(
+            GRPOTrainer, strategy, tokenizer=tokenizer, host=host, **options
+        )
+        return run, run_calls
+
+    return train
+
+
+def test_tools_under_uniform_equal_the_stock_trainer(tool_user: Any) -> None:
+    stock, expected = tool_user(None, host={"tools": [double]})
+    ours, actual = tool_user(neyman.preset("uniform"), host={"tools": [double]})
+    assert stock.logs[0]["tools/call_frequency"] > 0.1
+    assert stock.comparable_logs() == ours.comparable_logs()
+    assert expected == actual
+
+
+def test_tools_work_under_unequal_groups_of_one_round(bench: Any, tool_user: Any) -> None:
+    run, calls = tool_user(bench.ragged((14, 9, 6, 3)), host={"tools": [double]})
+    assert len(calls) == 2
+    for (inputs, batch), rows in zip(run.batches, calls, strict=True):
+        assert inputs["tool_mask"].min() == 0
+        prompts = [bench.dataset()[i]["prompt"] for i in batch.prompt_ids]
+        assert prompts == [prompt for prompt, _ in rows]
+        assert [bench.grade(p, c) for p, c in rows] == batch.rewards.tolist()
+        assert sorted(torch.bincount(torch.tensor(batch.groups)).tolist()) == [3, 6, 9, 14]
+    assert run.trainer.controller.ledger.requested == 64
+
+
+def test_environments_under_uniform_equal_the_stock_trainer(tool_user: Any) -> None:
+    runs = []
+    for strategy in (None, neyman.preset("uniform")):
+        Room.resets = []
+        run, calls = tool_user(strategy, host={"environment_factory": Room})
+        runs.append((run.comparable_logs(), calls, [sorted(row) for row in Room.resets]))
+    assert runs[0] == runs[1]
+    assert runs[0][2][0] == ["answer", "number", "prompt"]
+
+
+def test_an_environment_that_owns_the_data_needs_no_dataset(tool_user: Any) -> None:
+    def visits(prompts: Any, environments: Any, **columns: Any) -> list[float]:
+        return [float(room.doubled > 0) for room in environments]
+
+    host = {"environment_factory": Room, "train_dataset": None}
+    stock, _ = tool_user(None, host=host, rewards=visits)
+    ours, _ = tool_user(neyman.preset("uniform"), host=host, rewards=visits)
+    assert stock.comparable_logs() == ours.comparable_logs()
+    assert ours.logs[-1]["neyman/groups"] == 4
+
+
+@pytest.mark.parametrize("preset", ["sara", "dynamic-sampling", "neyman"])
+@pytest.mark.parametrize(
+    "host", [{"tools": [double]}, {"environment_factory": Room}], ids=["tools", "environment"]
+)
+def test_strategies_of_several_rounds_are_refused_where_trl_must_generate_at_once(
+    tool_user: Any, preset: str, host: dict[str, Any]
+) -> None:
+    options = {"belief": neyman.beliefs.Counts()} if preset == "neyman" else {}
+    with pytest.raises(ArgumentError, match=r"several rounds.*'vip', 'dynamo' or 'uniform'"):
+        tool_user(neyman.preset(preset, **options), build=True, host=host)
+
+
+def test_images_are_refused_under_strategies_of_several_rounds(bench: Any) -> None:
+    pictured = bench.dataset().map(lambda row: {"image": None})
+    with pytest.raises(ArgumentError, match=r"'sara' draws in several rounds.*images"):
+        bench.build(GRPOTrainer, neyman.preset("sara"), dataset=pictured)
