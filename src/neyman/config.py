@@ -311,6 +311,9 @@ class Config(Section):
     def build_strategy(self, name: str) -> Strategy:
         """Make a strategy: the configured one by its options, a baseline by its defaults.
 
+        A preset whose own lower bound on group sizes is the average group's (so that nothing is left to allocate)
+        gets half of that, or what the estimator needs.
+
         Raises:
             ArgumentError: unknown names or options; the message lists the legal ones.
         """
@@ -328,11 +331,19 @@ class Config(Section):
             raise ArgumentError("strategy.belief_options need a strategy.belief by name, got 'preset'")
         options = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
         if name in PRESETS:
-            return preset(name, **{"estimator": self.estimator, **options})
+            return preset(name, **{"estimator": self.estimator, **self._lower(name), **options})
         made = _imported("strategy.name", name)(**options)
         if not isinstance(made, Strategy):
             raise ArgumentError(f"strategy.name {name!r} must return a neyman.Strategy, got {made!r:.80}")
         return made
+
+    def _lower(self, name: str) -> dict[str, int]:
+        """Return a lower bound on group sizes that leaves something to allocate, where the preset's own does not."""
+        own = (PRESETS[name].__kwdefaults__ or {}).get("lower")
+        if own is None or own < self.trainer.group_size:
+            return {}
+        least = 2 if self.estimator == "rloo" else 3
+        return {"lower": max(least, self.trainer.group_size // 2)}
 
     def build_features(self, task: Task) -> Any:
         """Return what the belief may know of the training prompts: an array, a model's name or None."""
