@@ -135,3 +135,8 @@ class AdaptiveMixin:
         super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
         if checkpoint is not None:
             self._neyman.checkpoint.load(checkpoint)
+            self._neyman.skip_epochs(int(self.state.epoch or 0))  # type: ignore[attr-defined]
+
+    def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
+        self._neyman.sampler = super()._get_train_sampler(*args, **kwargs)  # type: ignore[misc]
+        return self._neyman.sampler

@@ -99,6 +99,7 @@ class Session:
         check_carry_over(self)
         register_features(self.controller.strategy.belief, self.prompts, features)
         self.checkpoint = Checkpoint(self)
+        self.sampler: Any = None
         self.batch: Batch | None = None
         self.matrix: Any = None
         self.scored: tuple[Any, ...] | None = None
@@ -141,6 +142,12 @@ class Session:
         """Restore what the token factor carries from batch to batch."""
         if self.token_factor is not None:
             self.token_factor.load_state_dict(state)
+
+    def skip_epochs(self, epochs: int) -> None:
+        """Bring the prompts' order to an epoch: TRL's sampler starts every process with the first one's."""
+        generator = getattr(self.sampler, "generator", None)
+        for _ in range(epochs if generator is not None else 0):
+            torch.randperm(len(self.sampler.data_source), generator=generator)
 
     def draw(self, inputs: list[dict[str, Any]]) -> tuple[list[Rollout], list[dict[str, Any]]]:
         """Draw a step's rollouts round by round.
