@@ -1,0 +1,90 @@
+"""The stream of fresh prompts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neyman.errors import ArgumentError, StateError
+from neyman.pool import Pool
+from strategies import through_json
+
+
+@given(size=st.integers(1, 30), counts=st.lists(st.integers(1, 7), max_size=40), seed=st.integers(0, 9))
+def test_every_prompt_is_opened_once_before_any_is_opened_twice(size, counts, seed):
+    pool, opened = Pool(range(size), seed=seed), []
+    for count in counts:
+        ids = pool.peek(count, set())
+        assert len(ids) == len(set(ids)) == min(count, size)
+        pool.open(ids)
+        opened += ids
+    for start in range(0, len(opened) - size + 1, size):
+        assert sorted(opened[start : start + size]) == list(range(size))
+    assert pool.epoch == len(opened) // size
+
+
+def test_what_the_host_brings_counts_too():
+    pool = Pool(["a", "b", "c", "d"], seed=1)
+    pool.open(["c", "a", "a", "not in the pool"])
+    assert sorted(pool.peek(2, set())) == ["b", "d"]
+    pool.open(["b", "d"])
+    assert pool.epoch == 1
+
+
+def test_peeking_consumes_nothing_and_leaves_out_what_is_excluded():
+    pool = Pool(range(10), seed=0)
+    assert pool.peek(4, set()) == pool.peek(4, set())
+    assert set(pool.peek(20, {1, 2})) == set(range(10)) - {1, 2}
+    assert pool.peek(0, set()) == pool.peek(-3, set()) == []
+    assert pool.peek(2, set(range(10))) == []
+
+
+def test_at_the_end_of_an_epoch_the_next_one_follows_without_a_gap():
+    pool = Pool(range(6), seed=3)
+    pool.open(pool.peek(4, set()))
+    last = pool.peek(4, set())
+    assert len(set(last)) == 4
+    pool.open(last)
+    assert pool.epoch == 1
+    rest = pool.peek(4, set())
+    assert set(rest) == set(range(6)) - set(last[2:])
+
+
+@given(opened=st.lists(st.integers(0, 11), max_size=40), seed=st.integers(0, 5))
+def test_a_restored_pool_goes_on_as_if_never_stopped(opened, seed):
+    pool = Pool(range(12), seed=seed)
+    pool.open(opened)
+    again = Pool(range(12), seed=seed)
+    again.load_state_dict(through_json(pool.state_dict()))
+    for _ in range(6):
+        assert pool.peek(5, {3}) == again.peek(5, {3})
+        assert pool.epoch == again.epoch
+        ids = pool.peek(5, {3})
+        pool.open(ids)
+        again.open(ids)
+
+
+def test_orders_differ_by_seed_and_epoch_and_kinds_of_ids_do_not_matter():
+    assert Pool(range(50), seed=0).peek(50, set()) != Pool(range(50), seed=1).peek(50, set())
+    assert Pool(range(50), seed=0).peek(50, set()) == Pool(list(range(50)), seed=0).peek(50, set())
+    assert Pool(range(5), seed=0).fingerprint == Pool(list(range(5)), seed=9).fingerprint
+    assert Pool([1, 2], seed=0).fingerprint != Pool(["1", "2"], seed=0).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [({}, "must have the keys"), ({"epoch": 0, "opened": "ff" * 9}, "another number of prompts")],
+)
+def test_a_state_that_does_not_fit_is_refused(state, message):
+    with pytest.raises(StateError, match=message):
+        Pool(range(12), seed=0).load_state_dict(state)
+
+
+def test_ids_must_be_distinct_and_there():
+    with pytest.raises(ArgumentError, match="'a' stands in it twice"):
+        Pool(["a", "b", "a"], seed=0)
+    with pytest.raises(ArgumentError, match="pool holds no prompt id"):
+        Pool([], seed=0)
+    assert len(Pool(["a"], seed=0)) == 1
+    assert Pool(["a"], seed=0).ids == ("a",)

@@ -1,0 +1,125 @@
+"""Published methods by name, and free combinations of their parts."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from neyman import Budget, Controller, Strategy, preset, rules
+from neyman.beliefs import Counts
+from neyman.errors import ArgumentError
+from neyman.presets import PRESETS
+from strategies import Host, run_step
+
+QUIET = {"dynamo": {"modulation": None}}
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_every_preset_is_what_its_name_says_and_runs(name):
+    strategy = preset(name, **QUIET.get(name, {}))
+    assert strategy.name == name
+    controller = Controller(strategy, budget=Budget(rollouts=64), pool=range(40))
+    for _ in range(2):
+        batch, _ = run_step(controller, Host(), range(8))
+        assert batch.report["rollouts"] <= 64 * 1.1
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_every_part_of_a_strategy_may_be_replaced_in_every_preset(name):
+    strategy = preset(
+        name,
+        **QUIET.get(name, {}),
+        select=rules.InOrder(),
+        allocate=rules.Each(4),
+        verdict=rules.EarlyVerdict(schedule=(2,)),
+        close="fixed_train",
+        belief=(belief := Counts()),
+        estimator="dr_grpo",
+        max_age=1,
+    )
+    assert strategy.verdict == rules.EarlyVerdict(schedule=(2,))
+    assert strategy.allocate == rules.Each(4)
+    assert strategy.belief is belief
+    assert (strategy.close, strategy.estimator, strategy.max_age) == ("fixed_train", "dr_grpo", 1)
+
+
+def test_every_option_is_an_argument_with_a_default():
+    for build in PRESETS.values():
+        for parameter in inspect.signature(build).parameters.values():
+            assert parameter.kind is parameter.KEYWORD_ONLY
+            assert parameter.default is not parameter.empty
+
+
+def test_every_part_of_a_strategy_is_documented():
+    text = inspect.getdoc(Strategy)
+    assert text is not None
+    for item in fields(Strategy):
+        assert f"{item.name}: " in text, item.name
+
+
+def test_an_unknown_preset_or_option_lists_the_legal_ones():
+    with pytest.raises(ArgumentError, match="'uniform', 'vip', 'sara'"):
+        preset("best")
+    with pytest.raises(ArgumentError, match="has no option lowr; its own are belief, estimator, lower"):
+        preset("vip", lowr=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("uniform", {"close": "fixed_train"}, "has no verdict"),
+        ("neyman", {"verdict": rules.FullGroup()}, "both an allocation probe"),
+        ("uniform", {"close": "later"}, "close"),
+        ("uniform", {"over_provision": 0.0}, "over_provision"),
+        ("uniform", {"prompts": 0}, "prompts"),
+        ("uniform", {"max_age": -1}, "max_age"),
+        ("uniform", {"max_tries": 0}, "max_tries"),
+        ("uniform", {"dead_groups": "bury"}, "dead_groups"),
+        ("uniform", {"incomplete": "fill"}, "incomplete"),
+        ("uniform", {"prompt_weight": "fair"}, "prompt_weight"),
+        ("uniform", {"verdict_on": "time"}, "verdict_on"),
+        ("uniform", {"estimator": "ppo"}, "estimator"),
+    ],
+)
+def test_parts_that_contradict_each_other_are_refused(name, options, message):
+    with pytest.raises(ArgumentError, match=message):
+        preset(name, **options)
+
+
+def test_vips_belief_serves_as_saras_prior():
+    belief = Counts(prior=(1.0, 1.0), discount=1.0, fade=1.0)
+    belief.update(["hopeless", "fair"], [0, 10], [20, 20])
+    strategy = preset("sara", group_size=8, belief=belief, schedule=(2, 4))
+    controller = Controller(strategy, budget=Budget(rollouts=16))
+    controller.begin(["hopeless", "fair", "new"])
+    priors = {g.prompt_id: g.prior for g in controller._engine.groups}
+    np.testing.assert_allclose(priors["hopeless"], (1.0, 21.0))
+    np.testing.assert_allclose(priors["fair"], (11.0, 11.0))
+    decide = strategy.verdict.decide
+    assert decide(0, 2, 8, priors["hopeless"]) == "abandon"
+    assert decide(0, 2, 8, priors["fair"]) == "continue"
+
+
+def test_the_controller_takes_its_own_copy_of_the_belief():
+    strategy = preset("uniform", belief=Counts(fade=1.0))
+    first = Controller(strategy, budget=Budget(rollouts=16))
+    run_step(first, Host(rates={"a": 1.0}), ["a"])
+    assert first.strategy.belief.predict(["a"])[0] > 0.9
+    assert strategy.belief.evidence(["a"])[1].tolist() == [0.0]
+
+
+def test_modulation_may_join_any_strategy():
+    settings = object()
+    assert preset("sara", modulation=settings).modulation is settings
+
+
+def test_neyman_spends_on_the_uncertain_and_leaves_the_settled():
+    belief = Counts(prior=(1.0, 1.0), discount=1.0, fade=1.0)
+    belief.update(range(20), [60 if i < 10 else 30 for i in range(20)], [60] * 20)
+    strategy = preset("neyman", belief=belief, prompts=1.0, among=5.0)
+    controller = Controller(strategy, budget=Budget(rollouts=64), pool=range(20))
+    batch, _ = run_step(controller, Host(rates={i: 1.0 if i < 10 else 0.5 for i in range(20)}), range(4))
+    assert set(batch.prompt_ids) <= set(range(10, 20))
