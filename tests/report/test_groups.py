@@ -61,6 +61,13 @@ def test_nothing_predicted_nothing_scored():
     assert allocation_by_predicted(nothing) is None
 
 
+def test_a_prior_that_never_varies_is_no_predictor():
+    prior = groups([0.5, 0.5, np.nan], [4] * 3, [2] * 3, [4] * 3)
+    assert calibration(prior) is None
+    assert allocation_by_predicted(prior) is None
+    assert calibration(groups([0.5, 0.6], [4] * 2, [2] * 2, [4] * 2)) is not None
+
+
 def test_wilson_bounds_cover_the_rates_of_a_true_predictor():
     draws, hits, count = np.random.default_rng(5), 0, 0
     for _ in range(150):

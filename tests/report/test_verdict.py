@@ -79,6 +79,17 @@ def test_copied_runs_name_nobody(make):
     assert "not independent runs" in spoken.sentences[0]
 
 
+def test_strategies_that_decided_alike_are_said_to_have(make):
+    spoken = verdict(analyse(make({"uniform": [0.3, 0.5, 0.4], "vip": [0.3, 0.5, 0.4]})))
+    assert spoken.winner is None
+    assert "the very same accuracy" in spoken.sentences[0]
+
+
+def test_intervals_stay_where_accuracies_can_lie(make):
+    final = analyse(make({"uniform": [0.3, 0.9]})).find("uniform").final
+    assert (final.mean, final.low, final.high) == (pytest.approx(0.6), 0.0, 1.0)
+
+
 def test_the_reference_can_win(make):
     spoken = verdict(analyse(make({"uniform": [0.50, 0.52, 0.51], "vip": [0.40, 0.41, 0.42]})))
     assert spoken.winner == "uniform"

@@ -21,7 +21,7 @@ from neyman.report._markup import (
     tag,
     with_interval,
 )
-from neyman.report._sections import section
+from neyman.report._parts import section
 from neyman.report._verdict import Verdict
 
 _METHOD = (

@@ -48,7 +48,9 @@ def draw_accuracy(
             continue
         if np.isfinite(curve.low).any():
             low, high = np.clip(curve.low, 0.0, 1.0), np.clip(curve.high, 0.0, 1.0)
-            axes.fill_between(curve.x, low, high, color=colour, alpha=0.13, linewidth=0, zorder=1)
+            axes.fill_between(
+                curve.x, low, high, color=colour, alpha=min(0.14, 0.3 / len(curves)), linewidth=0, zorder=1
+            )
         _line(axes, curve.x, curve.mean, look, name, markers=7)
     if np.isfinite(target):
         axes.axhline(target, color=MUTED.light, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)

@@ -90,11 +90,17 @@ def join_groups(runs: Sequence[Run]) -> Groups:
     )
 
 
+def is_predicted(groups: Groups) -> bool:
+    """Whether a strategy predicts: a figure that never varies is a prior, written where there is no belief."""
+    known = groups.predicted[~np.isnan(groups.predicted)]
+    return len(known) > 0 and bool(known.min() < known.max())
+
+
 def allocation_by_predicted(groups: Groups) -> Allocation | None:
-    """Rollouts over the success rate that was predicted; None where nothing was predicted."""
-    known = np.flatnonzero(~np.isnan(groups.predicted))
-    if not len(known):
+    """Rollouts over the success rate that was predicted; None where nothing was predicted (``is_predicted``)."""
+    if not is_predicted(groups):
         return None
+    known = np.flatnonzero(~np.isnan(groups.predicted))
     bins = _predicted_bin(groups.predicted[known])
     place = (PREDICTED_EDGES[:-1] + PREDICTED_EDGES[1:]) / 2.0
     return _allocation(groups, known, bins, _predicted_labels(), place)
@@ -125,7 +131,7 @@ def calibration(groups: Groups) -> Calibration | None:
         groups: of any runs.
 
     Returns:
-        The calibration; None where no group has both a prediction and an outcome.
+        The calibration; None where nothing was predicted (``is_predicted``) or nothing came out.
 
     Guarantee:
         The bounds take rollouts as independent. Visits of one prompt are not, so they are somewhat narrow.
@@ -137,7 +143,7 @@ def calibration(groups: Groups) -> Calibration | None:
         Wilson, 1927, for the bounds.
     """
     known = ~np.isnan(groups.predicted) & (groups.trials > 0)
-    if not known.any():
+    if not known.any() or not is_predicted(groups):
         return None
     p, s, n = groups.predicted[known], groups.successes[known], groups.trials[known]
     bins = _predicted_bin(p)

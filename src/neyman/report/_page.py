@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from neyman.report._appendix import prompts_section, runs_section, verdict_section
+from neyman.report._difficulty import allocation_section, calibration_section
 from neyman.report._findings import Findings, analyse
 from neyman.report._looks import looks
 from neyman.report._markup import Markup, join, shorten, tag
 from neyman.report._runs import Run, load_runs
 from neyman.report._sections import (
     accuracy_section,
-    allocation_section,
-    calibration_section,
     effective_section,
     fates_section,
     training_section,

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neyman.report._figures import (
-    draw_accuracy,
-    draw_allocation,
-    draw_calibration,
-    draw_fates,
-    draw_series,
-)
+from neyman.report._figures import draw_accuracy, draw_fates
 from neyman.report._findings import Findings, StrategyFindings, costs_of
-from neyman.report._groups import Allocation
 from neyman.report._looks import Look, fate_colour, fate_order, fate_words
 from neyman.report._markup import (
     Markup,
@@ -29,38 +21,11 @@ from neyman.report._markup import (
     tag,
     with_interval,
 )
-from neyman.report._series import Series, step_series
+from neyman.report._parts import figure, legend, section, series_figures
+from neyman.report._series import step_series
 from neyman.report._stats import value_at
-from neyman.report._svg import svg
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _COST_WORDS = {"rollouts": "cumulative rollouts", "tokens": "cumulative tokens", "seconds": "seconds"}
-
-
-def section(anchor: str, heading: str, lead: str, *body: Markup | None) -> Markup:
-    """Return a section with its heading and its one sentence of explanation."""
-    return tag("section", tag("h2", heading), tag("p", lead, class_="lead"), body, id=anchor)
-
-
-def figure(
-    name: str, title: str, draw: Callable[[Axes], object], size: tuple[float, float] = (5.2, 3.3)
-) -> Markup:
-    """Return a picture with its caption."""
-    return tag("figure", tag("figcaption", title), svg(name, title, draw, size))
-
-
-def legend(looks: Mapping[str, Look]) -> Markup:
-    """Return what each strategy's mark is."""
-    return tag(
-        "ul",
-        [
-            tag("li", tag("i", look.glyph, style=f"color: var(--{look.colour.name})"), name)
-            for name, look in looks.items()
-        ],
-        class_="legend",
-    )
 
 
 def accuracy_section(findings: Findings, looks: Mapping[str, Look]) -> Markup:
@@ -108,7 +73,9 @@ def _milestones(findings: Findings, shown: Sequence[StrategyFindings]) -> Markup
             mean = value_at(s.curves["rollouts"].x, s.curves["rollouts"].mean, at)
             low = value_at(s.curves["rollouts"].x, s.curves["rollouts"].low, at)
             high = value_at(s.curves["rollouts"].x, s.curves["rollouts"].high, at)
-            bounds = tag("small", f"{100 * low:.1f} to {100 * high:.1f}") if high > low else None
+            bounds = (
+                tag("small", f"{100 * max(low, 0):.1f} to {100 * min(high, 1):.1f}") if high > low else None
+            )
             cells.append(join(tag("b", percent(mean)), bounds))
         rows.append([number(at), *cells])
     caption = "Accuracy along the way, mean over seeds with its 95 % interval"
@@ -147,61 +114,6 @@ def _equal_budgets(findings: Findings) -> Markup | None:
     return table(head, rows, caption=caption, text_columns=2)
 
 
-def allocation_section(findings: Findings, looks: Mapping[str, Look]) -> Markup:
-    """Where rollouts went over predicted and realised difficulty."""
-    lead = (
-        "A prompt that always fails or always succeeds teaches nothing; the most signal per rollout lies in "
-        "between. Rollouts per group tell how many; the share of all rollouts tells where the whole budget went."
-    )
-    body: list[Markup] = [legend(looks)]
-    kinds: tuple[tuple[str, str, str, Callable[[StrategyFindings], Allocation | None]], ...] = (
-        ("predicted", "predicted success rate", "No strategy predicted anything.", lambda s: s.by_predicted),
-        ("realised", "realised success rate of the group", "No group was written.", lambda s: s.by_realised),
-    )
-    for kind, words, absent, pick in kinds:
-        bins = {s.strategy: a for s in findings.strategies if (a := pick(s)) is not None}
-        body.append(tag("h3", f"Over the {words}"))
-        if not bins:
-            body.append(tag("p", absent, class_="empty"))
-            continue
-        if kind == "realised":
-            note = (
-                "All-failed and all-solved groups have bins of their own at the ends. A group of few rollouts can "
-                "only land on few rates, so the shares jump from bin to bin."
-            )
-            body.append(tag("p", note, class_="lead"))
-        pictures = [
-            figure(
-                f"allocation-{kind}-{show}",
-                title,
-                partial(draw_allocation, bins=bins, looks=looks, show=show, x_label=words),
-                (5.2, 3.0),
-            )
-            for show, title in (("mean", "Rollouts per group"), ("share", "Share of all rollouts"))
-        ]
-        body += [tag("div", pictures, class_="plots"), _allocation_table(bins, words)]
-    return section("allocation", "Allocation over difficulty", lead, *body)
-
-
-def _allocation_table(bins: Mapping[str, Allocation], words: str) -> Markup:
-    labels = next(iter(bins.values())).labels
-    rows = [
-        [
-            label,
-            *(
-                join(
-                    tag("b", number(a.mean[i], 1)),
-                    tag("small", f"{number(a.groups[i])} groups, {percent(a.share[i])}"),
-                )
-                for a in bins.values()
-            ),
-        ]
-        for i, label in enumerate(labels)
-    ]
-    caption = f"Rollouts per group over the {words}; below, groups and share of all rollouts"
-    return table([words, *bins], rows, caption=caption)
-
-
 def effective_section(findings: Findings, looks: Mapping[str, Look]) -> Markup:
     """How much of what was trained on had signal."""
     lead = (
@@ -212,7 +124,7 @@ def effective_section(findings: Findings, looks: Mapping[str, Look]) -> Markup:
         ("effective_ratio", "Effective ratio", "effective ratio", True),
         ("success_rate", "Success rate of the rollouts", "success rate", True),
     )
-    pictures = _series_figures(findings, looks, "metrics", names)
+    pictures = series_figures(findings, looks, "metrics", names)
     head = [
         "strategy", "effective ratio", "effective groups per 1000 rollouts", "group size, mean", "smallest",
         "largest", "rounds a step", "signal kept", "miss rate", "yield margin",
@@ -238,61 +150,6 @@ def effective_section(findings: Findings, looks: Mapping[str, Look]) -> Markup:
     return section(
         "effective", "Effective ratio", lead, legend(looks), pictures, table(head, rows, caption=caption)
     )
-
-
-def calibration_section(findings: Findings, looks: Mapping[str, Look]) -> Markup:
-    """Whether predictions came true."""
-    lead = (
-        "Predictions are made before the group's outcomes are known. On the dotted diagonal they are right. "
-        "Bars are 95 % bounds that take rollouts as independent, so they are somewhat narrow."
-    )
-    scored = {s.strategy: s.calibration for s in findings.strategies if s.calibration is not None}
-    if not scored:
-        absent = tag("p", "No strategy here has a predictor.", class_="empty")
-        return section("calibration", "Calibration of the predictor", lead, absent)
-    picture = figure(
-        "calibration",
-        "Realised against predicted success rate",
-        partial(draw_calibration, calibrations=scored, looks=looks),
-        (5.2, 4.2),
-    )
-    scores = table(
-        ["strategy", "log-loss", "of a constant", "Brier", "ECE"],
-        [
-            [name, number(c.log_loss, 3), number(c.log_loss_constant, 3), number(c.brier, 3), number(c.ece, 3)]
-            for name, c in scored.items()
-        ],
-        caption="Scores per rollout, lower is better; the constant is the overall success rate",
-    )  # fmt: skip
-    bins = table(
-        ["predicted", *scored],
-        [
-            [
-                label,
-                *(
-                    join(
-                        tag("b", percent(c.realised[i])),
-                        tag("small", f"of {number(c.trials[i])}; predicted {percent(c.predicted[i])}"),
-                    )
-                    for c in scored.values()
-                ),
-            ]
-            for i, label in enumerate(next(iter(scored.values())).labels)
-        ],
-        caption="Realised success rate in each bin of the prediction, of so many rollouts",
-    )
-    words = [
-        tag(
-            "p",
-            f"{name}: {abs(gain):.3f} nats a rollout {'less' if gain > 0 else 'more'} than the constant, "
-            f"over {number(c.groups)} groups with {number(c.trials.sum())} outcomes.",
-        )
-        for name, c in scored.items()
-        for gain in [c.log_loss_constant - c.log_loss]
-    ]
-    plots = tag("div", picture, tag("div", scores, words), class_="plots")
-    shown = {name: looks[name] for name in scored}
-    return section("calibration", "Calibration of the predictor", lead, legend(shown), plots, bins)
 
 
 def fates_section(findings: Findings) -> Markup:
@@ -345,7 +202,7 @@ def training_section(findings: Findings, looks: Mapping[str, Look]) -> Markup:
         ("grad_norm", "Gradient norm", "gradient norm", False),
         ("entropy", "Entropy of the policy", "entropy, nats per token", False),
     )
-    pictures = _series_figures(findings, looks, "trainer", names)
+    pictures = series_figures(findings, looks, "trainer", names)
     rows = []
     for key in ("grad_norm", "entropy", "loss", "reward"):
         for s in findings.strategies:
@@ -363,29 +220,6 @@ def training_section(findings: Findings, looks: Mapping[str, Look]) -> Markup:
         pictures,
         table(head, rows, caption=caption, text_columns=2),
     )
-
-
-def _series_figures(
-    findings: Findings,
-    looks: Mapping[str, Look],
-    source: str,
-    names: Sequence[tuple[str, str, str, bool]],
-) -> Markup:
-    pictures = []
-    for key, title, label, is_share in names:
-        series: dict[str, Series] = {}
-        for s in findings.strategies:
-            one = step_series(s.runs, source, key)
-            if one is not None:
-                series[s.strategy] = one
-        if not series:
-            pictures.append(tag("p", f"{title}: not recorded.", class_="empty"))
-            continue
-        window = max(one.window for one in series.values())
-        caption = f"{title}, mean over {window} steps" if window > 1 else title
-        draw = partial(draw_series, series=series, looks=looks, y_label=label, is_share=is_share)
-        pictures.append(figure(f"{source}-{key.replace('_', '-')}", caption, draw, (5.2, 3.0)))
-    return tag("div", pictures, class_="plots")
 
 
 def _mean(s: StrategyFindings, key: str) -> float:

@@ -32,6 +32,11 @@ class Interval:
         """Whether there is an interval: seeds that agree to the last digit are copies, and give none."""
         return self.high - self.low > 1e-12 * max(1.0, abs(self.mean))
 
+    def within(self, floor: float, ceiling: float = float("inf")) -> Interval:
+        """Return the interval cut to where the figure can lie; it covers as before."""
+        low, high = (min(max(bound, floor), ceiling) for bound in (self.low, self.high))
+        return Interval(self.mean, low, high, self.count) if self.is_known else self
+
     @property
     def excludes_zero(self) -> bool:
         """Whether the interval lies on one side of zero."""
@@ -283,7 +288,7 @@ def cost_to_reach(curves: Sequence[tuple[ArrayLike, ArrayLike]], target: float, 
     costs = np.array([first_reach(x, y, target) for x, y in curves], dtype=np.float64)
     reached = int(np.isfinite(costs).sum())
     if reached == len(costs):
-        return Reach(target, costs, reached, mean_interval(costs, level))
+        return Reach(target, costs, reached, mean_interval(costs, level).within(0.0))
     ends = [_points(x, y)[0] for x, y in curves]
     floor = [min(cost, xs[-1]) for cost, xs in zip(costs, ends, strict=True) if len(xs)]
     return Reach(

@@ -47,9 +47,9 @@ svg.plot { display: block; width: 100%; height: auto; overflow: visible; }
 svg.plot * { stroke-linejoin: round; stroke-linecap: butt; }
 svg.plot text { font-family: var(--font) !important; }
 .scroll { overflow-x: auto; margin-top: 2px; border-radius: 8px; }
-table { border-collapse: collapse; width: 100%; font-size: 14.5px; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; min-width: min(100%, 640px); font-size: 14.5px; font-variant-numeric: tabular-nums; }
 p.caption { color: var(--muted); font-size: 13.5px; margin: 20px 0 0; }
-th, td { text-align: left; padding: 7px 16px 7px 0; border-bottom: 1px solid var(--grid); vertical-align: top;
+th, td { text-align: left; padding: 7px 26px 7px 0; border-bottom: 1px solid var(--grid); vertical-align: top;
   font-weight: 400; }
 thead th { color: var(--muted); font-size: 13px; vertical-align: bottom; line-height: 1.3; min-width: 74px;
   border-bottom-color: var(--muted); }

@@ -142,6 +142,11 @@ def _strength(findings: Findings, paired: Paired | None, sign: float) -> str:
             "With one shared seed there is no interval: the difference may be luck, and no winner can be "
             "named. Run at least three seeds."
         )
+    if not paired.differences.any():
+        return (
+            "On every shared seed they gave the very same accuracy, which strategies do that made the same "
+            "decisions: look whether the bounds and the budget leave them a choice. No winner can be named."
+        )
     if not paired.interval.is_known:
         return (
             "The shared seeds give the same difference to the last digit: they are not independent runs, "
@@ -180,8 +185,7 @@ def _cost_sentence(findings: Findings, ours: StrategyFindings) -> str:
         )
     spread = ""
     if reach.interval.is_known:
-        low = max(reach.interval.low, 0.0)
-        spread = f", 95 % interval {low:,.0f} to {reach.interval.high:,.0f}"
+        spread = f", 95 % interval {reach.interval.low:,.0f} to {reach.interval.high:,.0f}"
     return f"{ours.strategy} reached {goal} after {reach.interval.mean:,.0f} rollouts ({share}{spread})."
 
 
