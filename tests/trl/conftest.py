@@ -163,7 +163,8 @@ class Bench:
             "disable_tqdm": True,
             "seed": 3,
         }
-        return CONFIGS[cls](**{**defaults, **options})
+        config = next(CONFIGS[base] for base in cls.__mro__ if base in CONFIGS)
+        return config(**{**defaults, **options})
 
     def build(
         self,

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from neyman.errors import missing_extra
+from neyman.errors import ArgumentError, missing_extra
 
 if find_spec("trl") is None:
     raise missing_extra("trl", "train", "neyman.trl")
@@ -14,6 +14,12 @@ if find_spec("trl") is None:
 from neyman.trl._mixin import AdaptiveMixin as AdaptiveMixin
 
 Trainer = TypeVar("Trainer")
+_OVERRIDDEN = (
+    "_generate_and_score_completions",
+    "_generate_single_turn",
+    "_calculate_rewards",
+    "_compute_loss",
+)
 
 
 @cache
@@ -37,9 +43,18 @@ def adaptive(trainer_class: type[Trainer]) -> type[Trainer]:
     Args:
         trainer_class: ``GRPOTrainer``, ``RLOOTrainer`` or a subclass of one (Unsloth's, your own).
 
+    Raises:
+        ArgumentError: a class that is no such trainer.
+
     Guarantee: with ``neyman.preset("uniform")`` and every completion scorable, losses, gradients and sampled
     rows equal the stock trainer's.
     """
+    missing = [name for name in _OVERRIDDEN if not hasattr(trainer_class, name)]
+    if missing:
+        raise ArgumentError(
+            f"trainer_class must be TRL's GRPOTrainer, its RLOOTrainer or a subclass of one (trl >= 1.0), got "
+            f"{trainer_class!r}, which lacks {', '.join(missing)}"
+        )
     name = f"Adaptive{trainer_class.__name__}"
     namespace: dict[str, Any] = {
         "__module__": __name__,

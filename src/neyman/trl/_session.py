@@ -14,6 +14,7 @@ from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
 from neyman import formulas
+from neyman._checks import integer
 from neyman.controller import Controller
 from neyman.errors import ArgumentError, ContractError, RunFailedError
 from neyman.keyed import fingerprint
@@ -30,6 +31,30 @@ from neyman.trl._success import Success
 from neyman.trl._token_factor import TokenFactor
 
 Float = NDArray[np.float64]
+
+
+def _budget(strategy: Strategy, max_rollouts: int | None, rows: int) -> int:
+    """Return the rollouts per generation batch of ``rows`` rows.
+
+    Raises:
+        ArgumentError: a bound where the strategy leaves nothing to bound, or one below the batch.
+    """
+    if strategy.close != "fixed_train":
+        if max_rollouts is None:
+            return rows
+        raise ArgumentError(
+            f"max_rollouts={max_rollouts} is for strategies that close with fixed_train; {strategy.name!r} closes "
+            f"with {strategy.close} and generates exactly the {rows} rollouts of TRL's generation batch: leave "
+            "max_rollouts out, or change num_generations or the batch size"
+        )
+    if max_rollouts is None:
+        return 4 * rows
+    if integer("max_rollouts", max_rollouts) < rows:
+        raise ArgumentError(
+            f"max_rollouts must be at least TRL's generation batch ({rows} rows), which it is to fill, got "
+            f"{max_rollouts}; leave it out for {4 * rows}"
+        )
+    return max_rollouts
 
 
 @final
@@ -67,13 +92,7 @@ class Session:
         self.trainer = trainer
         self.is_rloo = not hasattr(trainer, "loss_type")
         rows = int(trainer.args.generation_batch_size)
-        fixed_train = strategy.close == "fixed_train"
-        if max_rollouts is not None and not fixed_train:
-            raise ArgumentError(
-                f"max_rollouts={max_rollouts} is for strategies that close with fixed_train; {strategy.name!r} closes "
-                f"with {strategy.close} and generates exactly the {rows} rollouts of TRL's generation batch: leave "
-                "max_rollouts out, or change num_generations or the batch size"
-            )
+        budget = _budget(strategy, max_rollouts, rows)
         kept = trainer._signature_columns if trainer.args.remove_unused_columns else None  # noqa: SLF001
         self.prompts = Prompts(trainer.train_dataset, id_column, hide_ids=hide_ids, kept=kept)
         self.generation = Generation(trainer, self.prompts, Success(success, trainer))
@@ -82,7 +101,7 @@ class Session:
         self._aggregation = aggregation(trainer, strategy, is_rloo=self.is_rloo)
         self.controller = Controller(
             strategy.with_options(estimator=estimator(trainer, is_rloo=self.is_rloo)),
-            Budget(rollouts=(max_rollouts or 4 * rows) if fixed_train else rows),
+            Budget(rollouts=budget),
             train_rows=rows,
             divisor=world,
             pool=self.prompts.ids,

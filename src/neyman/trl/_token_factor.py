@@ -49,12 +49,17 @@ class TokenFactor:
         modulation: the settings.
 
     Raises:
-        ArgumentError: a trainer setting under which the factor cannot be applied.
+        ArgumentError: no settings, or a trainer setting under which the factor cannot be applied.
     """
 
     def __init__(self, session: Session, modulation: Modulation) -> None:
         self._session, self._modulation = session, modulation
         self._trainer = session.trainer
+        if not isinstance(modulation, Modulation):
+            raise ArgumentError(
+                f"modulation must be a neyman.modulation.Modulation or None, got {modulation!r}; for example "
+                "modulation=Modulation() or Modulation.published()"
+            )
         if getattr(self._trainer, "use_liger_loss", False):
             raise ArgumentError(
                 "use_liger_kernel=True fuses the loss, so that no token's advantage can be reached; switch it off, or "
