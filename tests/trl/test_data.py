@@ -156,7 +156,7 @@ def test_features_for_a_stream_are_refused(bench: Any) -> None:
 def test_conversations_under_uniform_equal_the_stock_trainer(bench: Any, cls: Any) -> None:
     runs = []
     for strategy in (None, neyman.preset("uniform")):
-        _, tokenizer = bench.policy()
+        tokenizer = bench.tokenizer()
         tokenizer.chat_template = PLAIN_TEMPLATE
         seen = Seen(bench)
         run = bench.train(cls, strategy, rewards=seen, dataset=conversations(bench), tokenizer=tokenizer)
@@ -169,7 +169,7 @@ def test_conversations_under_uniform_equal_the_stock_trainer(bench: Any, cls: An
 
 
 def test_conversations_are_joined_to_their_prompts_in_rounds(bench: Any) -> None:
-    _, tokenizer = bench.policy()
+    tokenizer = bench.tokenizer()
     tokenizer.chat_template = PLAIN_TEMPLATE
     seen = Seen(bench)
     run = bench.train(
