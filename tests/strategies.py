@@ -125,6 +125,10 @@ def assert_consistent(controller: Controller) -> None:
     assert engine.out == out
     allowance = math.floor(engine.retry_share * engine.budget.planned_rollouts + 1e-9)
     assert engine.asked <= engine.budget.planned_rollouts + allowance
+    if not engine.was_cut:  # what the token budget cut off is spent on nothing
+        planned = sum(slot.state is SlotState.PLANNED for group in groups for slot in group.slots)
+        whole = engine.asked + planned + engine.left + engine.retries_left
+        assert whole == engine.budget.planned_rollouts + allowance
     assert engine.left >= 0 <= engine.retries_left
     assert len({group.prompt_id for group in groups}) == len(groups), "a prompt is opened once in a step"
     for index, group in enumerate(groups):

@@ -102,8 +102,28 @@ def test_a_second_count_that_could_not_be_met_is_refused_before_the_first_rollou
         controller.begin(["a", "b"])
 
 
+def test_after_a_refused_step_any_later_number_may_begin():
+    controller = Controller(preset("vip", lower=4, upper=8, belief=Counts()), budget=Budget(rollouts=64))
+    with pytest.raises(InfeasibleError):
+        controller.begin(["a", "b"], step=5)
+    controller.begin(PROMPTS, step=3)
+    assert controller.step == 3
+
+
+def test_counts_are_taken_again_when_all_probes_are_in():
+    controller = simple("vip, probe", 16)
+    controller.begin(["a", "b"])
+    probes = controller.ask()
+    assert [(r.prompt_id, len(r.rollout_ids)) for r in probes] == [("a", 2), ("b", 2)]
+    controller.tell(outcome(i, "a", float(n)) for n, i in enumerate(probes[0].rollout_ids))
+    assert controller.ask() == []
+    controller.tell(outcome(i, "b", 1.0) for i in probes[1].rollout_ids)
+    counts = {r.prompt_id: len(r.rollout_ids) for r in controller.ask()}
+    assert sum(counts.values()) == 12
+    assert counts["a"] > counts["b"], "the mixed one is more uncertain"
+
+
 def test_a_size_that_does_not_fit_the_budget_says_what_would():
-    controller = simple("uniform", 32, options={})
     controller = Controller(preset("uniform", size=4), budget=Budget(rollouts=32))
     with pytest.raises(InfeasibleError, match="set the budget to 12, or bring 8 prompts"):
         controller.begin(range(3))
@@ -318,8 +338,9 @@ def test_verdicts_on_arrival_use_whatever_came():
     stop=st.integers(0, 12),
     between=st.booleans(),
     cut=st.integers(1, 9),
+    capacity=st.none() | st.integers(1, 12),
 )
-def test_save_load_continue_equals_never_stopped(make, host, count, stop, between, cut):
+def test_save_load_continue_equals_never_stopped(make, host, count, stop, between, cut, capacity):
     def run(interrupted):
         controller = feasible(make, range(count))
         trace, moves, waiting = [], 0, []
@@ -327,12 +348,13 @@ def test_save_load_continue_equals_never_stopped(make, host, count, stop, betwee
             if step:
                 controller.begin(range(count))
             while not controller.is_done:
-                waiting += host.answer(controller.ask())
+                waiting += host.answer(controller.ask(capacity))
                 if interrupted and moves == stop:
                     fresh = make()
                     fresh.load_state_dict(through_json(controller.state_dict()))
                     controller = fresh
-                    again = host.answer(controller.ask())  # the host lost them: same ids, seeds and results
+                    # The host lost what was out: it gets the same ids and seeds, hence the same results.
+                    again = host.answer(controller.ask(len(controller._engine.lost)))
                     lost = {o.rollout_id: o for o in waiting}
                     assert all(lost[o.rollout_id] == o for o in again)
                 moves += 1

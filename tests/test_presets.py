@@ -76,6 +76,7 @@ def test_an_unknown_preset_or_option_lists_the_legal_ones():
         ("uniform", {"over_provision": 0.0}, "over_provision"),
         ("uniform", {"prompts": 0}, "prompts"),
         ("uniform", {"max_age": -1}, "max_age"),
+        ("uniform", {"max_age": 1}, "leaves none"),
         ("uniform", {"max_tries": 0}, "max_tries"),
         ("uniform", {"dead_groups": "bury"}, "dead_groups"),
         ("uniform", {"incomplete": "fill"}, "incomplete"),

@@ -83,6 +83,11 @@ class Strategy:
                 "verdict that says which: give it verdict=neyman.rules.FullGroup() or EarlyVerdict(), or "
                 "close='fixed_spend'"
             )
+        if self.max_age and self.close != "fixed_train":
+            raise ArgumentError(
+                f"strategy {self.name!r} keeps surplus for {self.max_age} steps, but close={self.close!r} trains "
+                "everything and leaves none: set max_age=0, or close='fixed_train'"
+            )
         if self.verdict is not None and self.allocate.probe:
             raise ArgumentError(
                 f"strategy {self.name!r} has both an allocation probe ({self.allocate.probe}) and a verdict; a group "
