@@ -233,7 +233,7 @@ def test_published_approximation_correlates_with_the_exact_change(size, scale, r
     record_property(
         "correlation_of_abs_dH", float(np.corrcoef(exact.abs().flatten(), published.abs().flatten())[0, 1])
     )
-    # neither useless nor exact; METHODS 3.2 found .5 to .86
+    # neither useless nor exact
     assert 0.3 < correlation < 0.97
 
 

@@ -63,7 +63,7 @@ class Yield:
         """Return odds(f')/odds(f) k/n, by which early verdicts beat full groups at equal budget; below 1 they lose.
 
         f is the share of groups mixed at full size k, f' the share found mixed by verdicts, n the mean rollouts of
-        a group given up (METHODS 2.4). 1 where nothing was given up, or nothing can be mixed.
+        a group given up (docs/methods.md). 1 where nothing was given up, or nothing can be mixed.
 
         Args:
             size: k.

@@ -65,7 +65,7 @@ class VarianceOptimal:
     """VIP: the counts that minimise the summed gradient variance under the budget, exactly.
 
     Objective: min sum_q E[p_q(1-p_q)] f(n_q) subject to sum n_q = budget, lower <= n_q <= upper, with f of the
-    estimator (METHODS 1.1).
+    estimator (docs/methods.md).
 
     Args:
         lower: fewest rollouts per prompt; RLOO needs 2, Dr. GRPO and GRPO 3 (below, the variance is not convex).

@@ -22,7 +22,7 @@ class EarlyVerdict:
     """SARA: commit a group once its outcomes are mixed, abandon it when it is expected to stay uniform.
 
     Rule: mixed prefix -> commit; pure prefix with P(mixed at the group's size | prefix) < threshold -> abandon;
-    else continue. The probability is Beta-binomial under the prompt's prior (METHODS 2.1).
+    else continue. The probability is Beta-binomial under the prompt's prior (docs/methods.md).
 
     Args:
         threshold: abandon below it. No frequentist bound: averaged over the assumed prior, at most this share of
