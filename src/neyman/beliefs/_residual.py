@@ -7,9 +7,9 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit
 
-from neyman._checks import FloatP, counts_pair, integer, prompt_ids, real, sizes_per_prompt
+from neyman._checks import FloatP, IntP, counts_pair, integer, prompt_ids, real, sizes_per_prompt
+from neyman._scipy import expit
 from neyman.beliefs._beta import expected_spread
 from neyman.beliefs._features import check_fingerprints
 from neyman.beliefs._logit_normal import mixed_moment, rate_moments, tilted_moments
@@ -23,6 +23,8 @@ _VERSION = 1
 _COLUMNS = ("centre", "precision", "seen")
 _KEYS = ("clock", "level", "level_clock", "ids", *_COLUMNS, "features", "regression")
 _SCALES = (1.0, 0.3, 2.0, 3.0)
+# A batch is matched again, each prompt against all others of it, until no logit moves by more than this.
+_SETTLED, _PASSES = 0.05, 4
 
 
 @final
@@ -50,8 +52,9 @@ class BinomialResidual:
     features is no setting at all: it maximises the marginal likelihood as data come in.
 
     Guarantee: O(1) memory per prompt beside its features, and no work for prompts that are not asked about.
-    Voided by the Gaussian pseudo-observation, which is a moment match, and by features registered in portions:
-    the first ones fix the landmarks, so register the whole pool at once.
+    The exact posterior of the model is approached, not reached: the Gaussian in the logit overstates the
+    variance of pure prompts (.0085 for .0049 at 0 of 8), while mean and E[p(1-p)] are within .005. Voided by
+    features registered in portions: the first ones fix the landmarks, so register the whole pool at once.
 
     Cost: O(B M F + B M^2) a call, O(M^3) once per step: about 5 ms at 128 prompts and landmarks.
 
@@ -147,23 +150,22 @@ class BinomialResidual:
             return
         z = self._regression.design(names)
         mean, variance = self._logit(names, *self._regression.predict(z))
-        first, second = tilted_moments(mean, variance, s, n)
-        site = np.maximum(1.0 / second - 1.0 / variance, 0.0)
-        moment = first / second - mean / variance
+        first, site, moment = _match(mean, variance, s, n)
         known = np.array([name in self._table for name in names])
         self._move_level(first - mean, variance, site, known)
-        old_weight, old_centre = self._contribution(names)
+        weight, centre = self._contribution(names)
         rows = self._table.add(names)
-        precision, centre, seen = (self._table.column(name) for name in ("precision", "centre", "seen"))
-        kept = self._aged_precision(rows)
-        total = kept + site
-        good = total > 0.0
-        safe = np.where(good, total, 1.0)
-        centre[rows] = np.where(good, (kept * centre[rows] + moment - site * self._level) / safe, 0.0)
-        precision[rows] = total
-        seen[rows] = self._clock
-        self._regression.add_evidence(z, -old_weight, old_centre)
-        self._regression.add_evidence(z, *self._contribution(names))
+        kept, own = self._aged_precision(rows), centre
+        for _ in range(_PASSES):
+            self._regression.add_evidence(z, -weight, centre)
+            self._record(rows, kept, own, site, moment)
+            weight, centre = self._contribution(names)
+            self._regression.add_evidence(z, weight, centre)
+            before = first
+            mean, variance = self._without_own(z, weight, centre, kept, own)
+            first, site, moment = _match(mean, variance, s, n)
+            if np.abs(first - before).max() < _SETTLED:
+                break
 
     def advance(self, steps: int = 1) -> None:
         """Let ``steps`` training steps pass."""
@@ -218,6 +220,27 @@ class BinomialResidual:
         logit = self._level + rest * mean + (1.0 - rest) * own
         return logit, rest**2 * variance + self._spread * rest + level_variance
 
+    def _without_own(
+        self, z: FloatP, weight: FloatP, centre: FloatP, kept: FloatP, own: FloatP
+    ) -> tuple[FloatP, FloatP]:
+        """Return the logits' moments from the whole batch and each prompt's past, without its new counts."""
+        mean, variance = self._regression.predict(z)
+        leverage = np.minimum(weight * variance, 1.0 - 1e-9)
+        prior = variance / (1.0 - leverage) + self._spread
+        precision = 1.0 / prior + kept
+        others = (mean - leverage * centre) / (1.0 - leverage)
+        level_variance = self._level_walk * (self._clock - self._level_clock)
+        return self._level + (others / prior + kept * own) / precision, 1.0 / precision + level_variance
+
+    def _record(self, rows: IntP, kept: FloatP, own: FloatP, site: FloatP, moment: FloatP) -> None:
+        """Write what is known of each prompt now: what was kept of its past, and the new counts."""
+        total = kept + site
+        good = total > 0.0
+        centre = (kept * own + moment - site * self._level) / np.where(good, total, 1.0)
+        self._table.column("centre")[rows] = np.where(good, centre, 0.0)
+        self._table.column("precision")[rows] = total
+        self._table.column("seen")[rows] = self._clock
+
     def _aged_precision(self, rows: Any) -> FloatP:
         precision = self._table.gather("precision", rows)
         age = self._clock - self._table.gather("seen", rows, missing=float(self._clock))
@@ -240,3 +263,10 @@ class BinomialResidual:
         score = (surprise / variance)[known].sum()
         self._level += float(score / (1.0 / walk + gain[known].sum()))
         self._level_clock = self._clock
+
+
+def _match(mean: FloatP, variance: FloatP, s: IntP, n: IntP) -> tuple[FloatP, FloatP, FloatP]:
+    """Return the tilted mean, and precision and precision-weighted mean of the Gaussian that stands for s of n."""
+    first, second = tilted_moments(mean, variance, s, n)
+    site = np.maximum(1.0 / second - 1.0 / variance, 0.0)
+    return first, site, first / second - mean / variance
