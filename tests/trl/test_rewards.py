@@ -192,7 +192,10 @@ def test_verdicts_that_cannot_be_told_are_missing_results(bench: Any) -> None:
     untold = np.array([len(completion) == 2 for _, completion in run.trained()[0]])
     assert 0 < untold.sum() < 32
     assert untold.tolist() == np.isnan(batch.success).tolist()
-    assert (inputs["advantages"].numpy()[untold] == 0.0).all()
+    advantages = inputs["advantages"].numpy()
+    assert (advantages[untold] == 0.0).all()
+    for group in range(4):  # what cannot be told is in no baseline
+        assert advantages[batch.groups == group].sum() == pytest.approx(0.0, abs=1e-5)
     assert int(untold.sum()) == run.trainer.controller.ledger.rollouts(Fate.FAILED)
 
 

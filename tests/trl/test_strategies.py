@@ -113,6 +113,21 @@ def test_trls_token_count_is_the_tokens_of_every_rollout(trained: Any, name: str
     assert run.trainer.state.num_input_tokens_seen == run.logs[-1]["num_tokens"]
 
 
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_trls_own_metrics_and_table_are_of_the_rows_that_train(bench: Any, trained: Any, name: str) -> None:
+    run = trained(name)
+    for (inputs, _), rows, log in zip(run.batches, run.trained(), run.logs, strict=True):
+        lengths = inputs["completion_mask"].sum(1).float()
+        assert log["completions/mean_length"] == pytest.approx(float(lengths.mean()))
+        assert log["completions/max_length"] == float(lengths.max())
+        assert log["reward"] == pytest.approx(float(np.mean([bench.grade(*row) for row in rows])))
+    inputs, _ = run.batches[-1]
+    assert list(run.trainer._logs["advantages"]) == pytest.approx(inputs["advantages"].tolist(), abs=1e-6)
+    assert [*zip(run.trainer._logs["prompt"], run.trainer._logs["completion"], strict=True)] == run.trained()[
+        -1
+    ]
+
+
 @pytest.mark.parametrize("name", sorted(FIXED_TRAIN))
 def test_fixed_train_fills_the_batch_with_effective_groups(trained: Any, name: str) -> None:
     run = trained(name)
