@@ -47,7 +47,7 @@ test-trl-matrix: setup
 	$(BIN)/python tests/trl_matrix.py
 
 bench: setup
-	$(BIN)/python benchmarks/run_all.py
+	$(BIN)/python benchmarks/run_all.py --demo $(RUN_DIR) $(if $(DATA),--data $(DATA))
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

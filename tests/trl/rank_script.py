@@ -12,12 +12,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
 from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 import neyman
 from conftest import grade, prompt_rows
 from neyman.tasks.tiny_policy import load_policy
 from neyman.trl import adaptive
-from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 TRAINERS = {"grpo": (GRPOTrainer, GRPOConfig), "rloo": (RLOOTrainer, RLOOConfig)}
 

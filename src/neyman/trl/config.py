@@ -6,10 +6,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from trl import GRPOConfig, RLOOConfig
+
 from neyman.errors import ArgumentError
 from neyman.presets import preset
 from neyman.strategy import Strategy
-from trl import GRPOConfig, RLOOConfig
 
 
 @dataclass
