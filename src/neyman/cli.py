@@ -149,8 +149,11 @@ def _train(config: Config, out: Path, *, resume: bool, jobs: int | None) -> int:
     settle(config, out, resume=resume)
     from neyman.train import train_here  # noqa: PLC0415 - loads rich's live display
 
-    signal.signal(signal.SIGTERM, _interrupt)
-    return train_here(config, out, jobs=jobs, console=Console(highlight=False, soft_wrap=True))
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return train_here(config, out, jobs=jobs, console=Console(highlight=False, soft_wrap=True))
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -59,7 +59,9 @@ def environment(**more):
 
 def neyman(*words, **more):
     command = [sys.executable, "-m", "neyman.cli", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment(**more))
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=200, check=False, env=environment(**more)
+    )
 
 
 def start(*words):
@@ -126,7 +128,7 @@ def test_a_run_killed_twice_and_resumed_equals_one_never_stopped(settings, tmp_p
         words = [] if victim == "child" else [settings()]
         process = start("train", *words, "--out", torn, *(["--resume"] if victim == "child" else []))
         run = torn / "neyman-seed0"
-        wait_for(lambda: steps(run) >= at_step, process)
+        wait_for(lambda run=run, least=at_step: steps(run) >= least, process)
         children = children_of(process.pid)
         assert children
         os.kill(process.pid if victim == "parent" else children[0], signal.SIGKILL)

@@ -16,6 +16,8 @@ from neyman.config import Config
 from neyman.errors import RunFailedError
 from neyman.train._folder import RunFolder
 
+# What is started for each piece of work, with its arguments behind.
+WORKER = (sys.executable, "-m", "neyman.train")
 _POLL_SECONDS = 0.2
 _END_SECONDS = 5.0
 
@@ -147,7 +149,7 @@ class _Processes:
         log.parent.mkdir(parents=True, exist_ok=True)
         file = log.open("ab")
         process = subprocess.Popen(  # noqa: S603 - our own module under this interpreter, no shell
-            [sys.executable, "-m", "neyman.train", *arguments],
+            [*WORKER, *arguments],
             stdin=subprocess.PIPE,
             stdout=file,
             stderr=file,

@@ -1,0 +1,277 @@
+"""Settings: what is legal, what is refused and in which words, and the way to TOML and back."""
+
+import tomllib
+
+import pytest
+
+pytest.importorskip("pydantic")
+pytest.importorskip("tomlkit")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import neyman
+from neyman._settings import parse_options, read_toml
+from neyman.beliefs import Counts
+from neyman.config import TASKS, Config, from_mapping, to_toml
+from neyman.errors import ArgumentError, MissingExtraError
+
+
+def test_nothing_given_is_the_embedded_default():
+    config = from_mapping({})
+    assert (
+        config.model.path,
+        config.task.type,
+        config.strategy.name,
+        config.baselines,
+    ) == ("tiny", "rules", "neyman", ("uniform",))
+    assert len(config.seeds) >= 3
+    assert config.is_exact
+
+
+def test_every_field_is_described():
+    sections = [
+        Config,
+        *TASKS.values(),
+        *(Config.model_fields[n].annotation for n in ("model", "strategy", "trainer")),
+    ]
+    silent = [
+        f"{section.__name__}.{name}"
+        for section in sections
+        for name, field in section.model_fields.items()
+        if not field.description and section is not Config
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"task": {"regime": "ushape"}, "seeds": [4], "baselines": []},
+        {
+            "model": {"path": "m"},
+            "task": {"type": "reasoning_gym", "name": "countdown", "config": {"max_value": 9}},
+        },
+        {
+            "strategy": {
+                "name": "sara",
+                "options": {"schedule": [2, 4], "threshold": 0.3, "after_commit": "grow"},
+            }
+        },
+        {"trainer": {"micro_batch": 64, "report_to": ["trackio"], "options": {"epsilon": 0.1, "top_p": 0.9}}},
+        {"strategy": {"options": {"quoted": 'a "b" \\ c\n', "deep": {"x": [1, 2.5, True]}}}},
+    ],
+)
+def test_resolved_settings_come_back_from_toml(values):
+    config = from_mapping(values)
+    assert config == from_mapping(tomllib.loads(to_toml(config)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8),
+        st.one_of(
+            st.booleans(),
+            st.integers(-(2**60), 2**60),
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.text(st.characters(exclude_categories=("Cs",)), max_size=12),
+            st.lists(st.integers(-9, 9), max_size=3),
+        ),
+        max_size=4,
+    )
+)
+def test_any_options_come_back_from_toml(options):
+    config = from_mapping({"strategy": {"options": options}})
+    assert options == from_mapping(tomllib.loads(to_toml(config))).strategy.options
+
+
+def test_data_paths_are_saved_absolute(tmp_path, monkeypatch):
+    (tmp_path / "mine.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n')
+    monkeypatch.chdir(tmp_path)
+    config = from_mapping({"model": {"path": "m"}, "task": {"type": "data", "path": "mine.jsonl"}})
+    assert tmp_path / "mine.jsonl" == config.task.path
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"trainer": {"stepz": 3}}, "trainer.stepz is no setting; did you mean 'steps'?"),
+        ({"trainr": {}}, "trainr is no setting; did you mean 'trainer'?"),
+        ({"model": {"zzz": 1}}, "model.zzz is no setting; legal are path, gguf_file, dtype"),
+        ({"trainer": {"steps": 0}}, "trainer.steps should be greater than or equal to 1, got 0"),
+        (
+            {"trainer": {"learning_rate": float("nan")}},
+            "trainer.learning_rate should be a finite number, got nan",
+        ),
+        ({"trainer": 3}, "trainer should be a valid dictionary"),
+        (
+            {"task": {"type": "maths"}},
+            "task.type must be one of 'rules', 'reasoning_gym', 'data', got 'maths'",
+        ),
+        ({"task": {"type": "data"}}, "task.path is missing: JSONL"),
+        ({"task": {"type": "data", "path": "/none.jsonl"}}, "task.path /none.jsonl does not exist"),
+        ({"task": {"regim": "hard"}}, "task.regim is no setting; did you mean 'regime'?"),
+        ({"strategy": {"name": "vipp"}}, "strategy.name must be one of uniform, vip"),
+        ({"strategy": {"name": "vipp"}}, "got 'vipp'; did you mean 'vip'?"),
+        ({"baselines": ["unifrom"]}, "did you mean 'uniform'?"),
+        ({"seeds": []}, "seeds"),
+        ({"seeds": [1, 1]}, "seeds must be different and >= 0, got [1, 1]"),
+        (
+            {"trainer": {"micro_batch": 3}},
+            "trainer.micro_batch must divide prompts_per_step x group_size = 128, got 3",
+        ),
+        ({"task": {"type": "reasoning_gym", "name": "countdown"}}, "give --model the folder"),
+        ({"baselines": ["dynamo"]}, "set trainer.algorithm to 'grpo', or leave the factor out"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_way_out(values, message):
+    with pytest.raises(ArgumentError) as caught:
+        from_mapping(values)
+    assert message in str(caught.value)
+    assert "pydantic" not in str(caught.value)
+
+
+def test_every_mistake_is_named_at_once():
+    with pytest.raises(ArgumentError) as caught:
+        from_mapping({"trainer": {"steps": 0, "betta": 1.0}, "seeds": "many"})
+    assert [
+        line.split()[0] for line in str(caught.value).splitlines()
+    ] == ["trainer.steps", "trainer.betta", "seeds"]
+
+
+def test_checks_between_settings_wait_until_all_are_there():
+    partial = from_mapping({"task": {"type": "reasoning_gym", "name": "countdown"}}, partial=True)
+    assert partial.task.type == "reasoning_gym"
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        from_mapping({}).trainer.steps = 3
+
+
+def test_toml_that_cannot_be_read_is_named(tmp_path):
+    path = tmp_path / "a.toml"
+    with pytest.raises(ArgumentError, match=r"a\.toml cannot be read"):
+        read_toml(path)
+    path.write_text("steps = = 3")
+    with pytest.raises(ArgumentError, match=r"a\.toml is not TOML: .*line 1"):
+        read_toml(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ArgumentError, match=r"a\.toml cannot be read"):
+        read_toml(path)
+
+
+def test_words_become_typed_options():
+    words = ["lower=4", "threshold=0.3", "close=fixed_spend", "schedule=[2, 4]", "keep=true", "note=a=b"]
+    assert parse_options(words) == {
+        "lower": 4,
+        "threshold": 0.3,
+        "close": "fixed_spend",
+        "schedule": [2, 4],
+        "keep": True,
+        "note": "a=b",
+    }
+    with pytest.raises(ArgumentError, match="key=value, got 'lower'"):
+        parse_options(["lower"])
+
+
+def test_the_strategy_is_built_from_its_options():
+    config = from_mapping(
+        {
+            "strategy": {
+                "name": "vip",
+                "options": {"lower": 3, "upper": 8},
+                "belief": "counts",
+                "belief_options": {"discount": 0.5},
+            }
+        }
+    )
+    strategy = config.build_strategy("vip")
+    assert isinstance(strategy.belief, Counts)
+    assert (
+        strategy.name,
+        strategy.estimator,
+        strategy.allocate.lower,
+        strategy.allocate.upper,
+    ) == ("vip", "rloo", 3, 8)
+    assert config.build_strategy("uniform").name == "uniform"
+
+
+def test_lists_reach_a_strategy_as_tuples():
+    config = from_mapping({"strategy": {"name": "sara", "options": {"schedule": [2, 4]}}})
+    assert config.build_strategy("sara").verdict.looks(4) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "lower"),
+    [
+        ({"group_size": 4}, 2),
+        ({"group_size": 8}, 4),
+        ({"group_size": 4, "algorithm": "grpo"}, 3),
+        ({"group_size": 2}, 2),
+    ],
+)
+def test_small_groups_leave_vip_something_to_allocate(trainer, lower):
+    config = from_mapping({"strategy": {"name": "vip"}, "trainer": trainer})
+    assert lower == config.build_strategy("vip").allocate.lower
+
+
+@pytest.mark.parametrize(
+    ("trainer", "estimator"),
+    [
+        ({}, "rloo"),
+        ({"algorithm": "grpo"}, "grpo"),
+        ({"algorithm": "grpo", "loss_type": "dr_grpo"}, "dr_grpo"),
+        ({"algorithm": "grpo", "options": {"scale_rewards": "none"}}, "dr_grpo"),
+    ],
+)
+def test_the_estimator_follows_the_trainer(trainer, estimator):
+    assert estimator == from_mapping({"trainer": trainer}).estimator
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        ({"options": {"lowr": 4}}, "has no option lowr"),
+        ({"belief": "beta"}, "strategy.belief must be one of"),
+        ({"belief": "neyman.beliefs:Nope"}, "strategy.belief 'neyman.beliefs:Nope' cannot be imported"),
+        ({"belief": "counts", "belief_options": {"x": 1}}, "strategy.belief_options"),
+        ({"belief_options": {"x": 1}}, "need a strategy.belief by name"),
+        ({"name": "math:sqrt"}, "sqrt"),
+    ],
+)
+def test_a_strategy_that_cannot_be_built_says_why(strategy, message):
+    config = from_mapping({"strategy": strategy})
+    with pytest.raises((ArgumentError, TypeError), match=message):
+        config.build_strategy(config.strategy.name)
+
+
+def test_a_strategy_of_ones_own_is_imported():
+    config = from_mapping({"strategy": {"name": "neyman.strategy:Strategy", "options": {"name": "mine"}}})
+    assert config.build_strategy("neyman.strategy:Strategy").name == "mine"
+
+
+def test_the_rules_task_brings_its_own_features():
+    config = from_mapping({"task": {"train_size": 5}})
+    task = config.task.build()
+    assert config.build_features(task).shape == (5, 26)
+    assert None is from_mapping({"strategy": {"features": "none"}}).build_features(task)
+    assert from_mapping({"strategy": {"features": "some/model"}}).build_features(task) == "some/model"
+
+
+def test_data_becomes_a_task_with_its_verifier(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(f'{{"q": "{i}+0=", "a": {i}}}\n' for i in range(40)))
+    config = from_mapping(
+        {"model": {"path": "m"}, "task": {"type": "data", "path": str(path), "prompt": "q", "answer": "a"}}
+    )
+    task = config.task.build()
+    assert len(task.train) + len(task.test) == 40
+    assert config.task.build_verifier().verify(["3", "4"], ["3", "3"], []) == [True, False]
+
+
+def test_the_package_needs_no_command_line_extra():
+    assert issubclass(MissingExtraError, ImportError)
+    assert not hasattr(neyman, "config") or "config" not in neyman.__all__
