@@ -163,9 +163,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _peek(words: Sequence[str], flag: str) -> str | None:
     """Return what follows a flag; tyro, which parses them all, needs some of them first."""
-    for word, following in zip(words, [*words[1:], None], strict=True):
+    for place, word in enumerate(words):
         if word == flag:
-            return following
+            return words[place + 1] if place + 1 < len(words) else None
         if word.startswith(f"{flag}="):
             return word.partition("=")[2]
     return None

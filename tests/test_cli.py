@@ -1,0 +1,206 @@
+"""The command's words: help, short errors with the way out, and directories that are refused."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("tyro")
+pytest.importorskip("rich")
+
+from neyman import __version__, cli
+from neyman.config import from_mapping, to_toml
+
+
+@pytest.fixture
+def neyman(monkeypatch, capsys):
+    """Run the command in this process without training; return its status and what it said."""
+    started = []
+
+    def train(config, out, *, jobs, console):
+        started.append((config, out, jobs))
+        return 0
+
+    monkeypatch.setattr("neyman.train.train_here", train)
+
+    def run(*words):
+        with pytest.raises(SystemExit) as left:
+            cli.main([str(word) for word in words])
+        said = capsys.readouterr()
+        # Boxes break lines where the terminal ends.
+        return left.value.code, " ".join((said.out + said.err).replace("│", " ").split())
+
+    run.started = started
+    return run
+
+
+def test_help_names_the_commands_without_loading_what_trains():
+    code = (
+        "import sys, neyman.cli\n"
+        "try: neyman.cli.main(['--help'])\n"
+        "finally: print(*sys.modules, file=sys.stderr)"
+    )
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert time.perf_counter() - started < 20
+    assert done.returncode == 0
+    assert all(f"neyman {command}" in done.stdout for command in ("train", "report", "demo"))
+    heavy = {"torch", "transformers", "trl", "datasets", "matplotlib", "pandas"}
+    assert set() == heavy & set(done.stderr.split())
+
+
+def test_every_setting_stands_in_the_help(neyman):
+    status, said = neyman("train", "--help")
+    assert status == 0
+    for flag in (
+        "--trainer.learning-rate",
+        "--strategy.options",
+        "--task.regime",
+        "--seeds",
+        "--out",
+        "--resume",
+    ):
+        assert flag in said
+
+
+def test_the_version_is_the_package_s(neyman):
+    assert (0, f"neyman {__version__}") == neyman("--version")
+
+
+def test_no_command_shows_the_usage_and_fails(neyman):
+    status, said = neyman()
+    assert status == 2
+    assert said.startswith("usage: neyman COMMAND")
+
+
+def test_flags_override_the_file_which_overrides_the_defaults(neyman, tmp_path):
+    file, out = tmp_path / "mine.toml", tmp_path / "out"
+    file.write_text("[trainer]\nsteps = 7\ngroup_size = 8\n[strategy]\nname = 'vip'\noptions = {lower = 3}\n")
+    words = [
+        "--trainer.steps",
+        "9",
+        "--strategy.options",
+        "lower=2",
+        "upper=16",
+        "--seeds",
+        "5",
+        "--jobs",
+        "3",
+    ]
+    status, said = neyman("train", file, "--out", out, *words)
+    assert status == 0, said
+    ((config, where, jobs),) = neyman.started
+    assert (out, 3) == (where, jobs)
+    assert (config.trainer.steps, config.trainer.group_size, config.trainer.prompts_per_step) == (9, 8, 32)
+    assert (config.strategy.name, config.strategy.options) == ("vip", {"lower": 2, "upper": 16})
+    assert config.seeds == (5,)
+    assert to_toml(config) == (out / "config.toml").read_text()
+
+
+def test_a_section_s_name_stands_for_its_choice(neyman, tmp_path):
+    words = [
+        "--model",
+        "some/model",
+        "--task",
+        "reasoning_gym",
+        "--task.name",
+        "countdown",
+        "--strategy",
+        "sara",
+    ]
+    status, said = neyman("train", "--out", tmp_path / "out", *words)
+    assert status == 0, said
+    config = neyman.started[0][0]
+    assert (
+        config.model.path,
+        config.task.type,
+        config.task.name,
+        config.strategy.name,
+    ) == ("some/model", "reasoning_gym", "countdown", "sara")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian"], "neyman: the command must be one of train, report, demo, got 'trian'"),
+        (["train"], "Missing from neyman train: --out"),
+        (["train", "none.toml", "--out", "o"], "neyman: the configuration none.toml cannot be read"),
+        (
+            ["train", "--out", "o", "--trainer.steps", "0"],
+            "steps should be greater than or equal to 1, got 0",
+        ),
+        (["train", "--out", "o", "--trainer.stepz", "3"], "Perhaps you meant: --trainer.steps"),
+        (["train", "--out", "o", "--strategy", "vipp"], "did you mean 'vip'?"),
+        (
+            ["train", "--out", "o", "--task", "math"],
+            "neyman: task.type must be one of rules, reasoning_gym, data, got",
+        ),
+        (["train", "--out", "o", "--model", "m", "--task", "data"], "--task.path"),
+        (["train", "--out", "o", "--strategy", "dynamo"], "set trainer.algorithm to 'grpo'"),
+        (["train", "--out", "o", "--strategy.options", "lower"], "written key=value, got 'lower'"),
+        (["train", "--out", "o", "--jobs", "0"], "neyman: --jobs must be >= 1, got 0"),
+        (["report", "none"], "neyman: path must be a directory that holds runs, got 'none'"),
+    ],
+)
+def test_mistakes_are_short_and_start_nothing(neyman, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    status, said = neyman(*words)
+    assert status == 2
+    assert message in said
+    assert "Traceback" not in said
+    assert neyman.started == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_shows_where_an_error_came_from(neyman, tmp_path):
+    with pytest.raises(Exception, match=r"none\.toml cannot be read"):
+        cli.main(["train", str(tmp_path / "none.toml"), "--debug"])
+
+
+def test_a_directory_with_a_training_is_refused_with_both_ways_out(neyman, tmp_path):
+    out = tmp_path / "out"
+    assert neyman("train", "--out", out)[0] == 0
+    status, said = neyman("train", "--out", out)
+    assert status == 2
+    assert "already holds a training; go on with it by --resume, or give another --out" in said
+    assert len(neyman.started) == 1
+
+
+def test_a_directory_of_something_else_is_refused_even_for_resume(neyman, tmp_path):
+    (tmp_path / "precious.txt").touch()
+    status, said = neyman("train", "--out", tmp_path, "--resume")
+    assert status == 2
+    assert "is not empty and holds no training" in said
+    (tmp_path / "file").touch()
+    assert "must be a directory" in neyman("train", "--out", tmp_path / "file")[1]
+
+
+def test_resume_goes_on_with_the_saved_settings(neyman, tmp_path):
+    out = tmp_path / "out"
+    assert neyman("train", "--out", out, "--trainer.steps", 9)[0] == 0
+    assert neyman("train", "--out", out, "--resume", "--jobs", 1)[0] == 0
+    assert neyman("train", f"--out={out}", "--resume")[0] == 0
+    assert [config.trainer.steps for config, _, _ in neyman.started] == [9, 9, 9]
+
+
+def test_resume_with_other_settings_names_what_differs(neyman, tmp_path):
+    out, file = tmp_path / "out", tmp_path / "mine.toml"
+    file.write_text("seeds = [1]")
+    assert neyman("train", "--out", out)[0] == 0
+    status, said = neyman("train", file, "--out", out, "--resume", "--trainer.steps", 9)
+    assert status == 2
+    steps = from_mapping({}).trainer.steps
+    assert f"trainer.steps: {steps} there, 9 here" in said
+    assert "seeds: (0, 1, 2" in said
+    assert len(neyman.started) == 1
+
+
+def test_resume_of_nothing_starts(neyman, tmp_path):
+    assert neyman("train", "--out", tmp_path / "new", "--resume")[0] == 0
+    assert len(neyman.started) == 1
+
+
+def test_the_demo_is_the_default(neyman, tmp_path):
+    assert neyman("demo", "--out", tmp_path / "demo")[0] == 0
+    assert from_mapping({}) == neyman.started[0][0]
