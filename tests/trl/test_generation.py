@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from trl import GRPOTrainer
+from trl import GRPOTrainer, RLOOTrainer
 
 import neyman
 from neyman.errors import ArgumentError
@@ -255,3 +255,26 @@ def test_images_are_refused_under_strategies_of_several_rounds(bench: Any) -> No
     pictured = bench.dataset().map(lambda row: {"image": None})
     with pytest.raises(ArgumentError, match=r"'sara' draws in several rounds.*images"):
         bench.build(GRPOTrainer, neyman.preset("sara"), dataset=pictured)
+
+
+@pytest.mark.parametrize("cls", [GRPOTrainer, RLOOTrainer])
+def test_engines_are_told_that_every_row_is_a_prompt_of_its_own(bench: Any, cls: Any) -> None:
+    told: list[tuple[Any, int]] = []
+
+    class Told(cls):
+        def _generate_single_turn(
+            self, prompt_ids: Any, images: Any, multimodal_fields: Any, *rest: Any
+        ) -> Any:
+            told.append((rest, self.num_generations))
+            return super()._generate_single_turn(prompt_ids, images, multimodal_fields, *rest)
+
+    class Grpo(Told):
+        def _generate_single_turn(
+            self, prompt_ids: Any, images: Any, multimodal_fields: Any, num_generations: int, **rest: Any
+        ) -> Any:
+            return super()._generate_single_turn(prompt_ids, images, multimodal_fields, num_generations)
+
+    is_rloo = cls is RLOOTrainer
+    run = bench.train(Told if is_rloo else Grpo, neyman.preset("sara"), max_steps=1)
+    assert set(told) == {((), 1) if is_rloo else ((1,), 1)}
+    assert run.trainer.num_generations == 8

@@ -116,16 +116,26 @@ def test_trls_token_count_is_the_tokens_of_every_rollout(trained: Any, name: str
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_trls_own_metrics_and_table_are_of_the_rows_that_train(bench: Any, trained: Any, name: str) -> None:
     run = trained(name)
-    for (inputs, _), rows, log in zip(run.batches, run.trained(), run.logs, strict=True):
+    for (inputs, batch), rows, log in zip(run.batches, run.trained(), run.logs, strict=True):
         lengths = inputs["completion_mask"].sum(1).float()
         assert log["completions/mean_length"] == pytest.approx(float(lengths.mean()))
         assert log["completions/max_length"] == float(lengths.max())
         assert log["reward"] == pytest.approx(float(np.mean([bench.grade(*row) for row in rows])))
+        real = batch.groups >= 0
+        mixed = [0.0 < batch.rewards[batch.groups == group].mean() < 1.0 for group in batch.groups[real]]
+        assert log["frac_reward_zero_std"] == pytest.approx(1.0 - float(np.mean(mixed)))
     inputs, _ = run.batches[-1]
     assert list(run.trainer._logs["advantages"]) == pytest.approx(inputs["advantages"].tolist(), abs=1e-6)
     assert [*zip(run.trainer._logs["prompt"], run.trainer._logs["completion"], strict=True)] == run.trained()[
         -1
     ]
+
+
+def test_rounds_stay_out_of_metrics_that_span_several_steps(bench: Any) -> None:
+    run = bench.train(GRPOTrainer, STRATEGIES["sara"](), max_steps=2, logging_steps=2)
+    assert len(run.calls) > 2
+    lengths = [float(inputs["completion_mask"].sum(1).float().mean()) for inputs, _ in run.batches]
+    assert run.logs[0]["completions/mean_length"] == pytest.approx(float(np.mean(lengths)))
 
 
 @pytest.mark.parametrize("name", sorted(FIXED_TRAIN))
