@@ -148,3 +148,45 @@ def test_a_run_killed_twice_and_resumed_equals_one_never_stopped(settings, tmp_p
     assert all(expected[name].equal(actual[name]) for name in expected)
     assert (torn / "report.html").stat().st_size > 10_000
     assert lines(other)[-1]["rollouts"] == 6 * 32
+
+
+@pytest.mark.slow
+def test_one_s_own_model_and_data_train_with_sampled_accuracy(settings, cache, tmp_path):
+    from neyman.tasks import rules_policy, rules_task
+
+    model = rules_policy("easy", cache=cache, steps=5)
+    task = rules_task("easy", train_size=24, test_size=12)
+    for name, problems in (("train", task.train), ("test", task.test)):
+        rows = [json.dumps({"question": p.prompt, "solution": p.answer}) for p in problems]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
+    file = tmp_path / "mine.toml"
+    file.write_text(f"""
+seeds = [1]
+baselines = []
+model = {{path = "{model}"}}
+strategy = {{name = "sara"}}
+[task]
+type = "data"
+path = "{tmp_path}/train.jsonl"
+test_path = "{tmp_path}/test.jsonl"
+prompt = "question"
+answer = "solution"
+[trainer]
+algorithm = "grpo"
+prompts_per_step = 4
+group_size = 4
+micro_batch = 8
+steps = 2
+eval_every = 1
+""")
+    done = neyman("train", file, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = tmp_path / "out" / "sara-seed1"
+    evals = [line for line in lines(run) if line["event"] == "eval"]
+    assert [e["step"] for e in evals][:1] == [0]
+    assert {(12, False)} == {(e["problems"], e["exact"]) for e in evals}
+    spent = [line for line in lines(run) if line["event"] == "step"][-1]
+    assert spent["last"]
+    assert spent["rollouts"] == sum(fate["rollouts"] for fate in spent["account"].values())
+    assert (run / "done.json").exists()
+    assert json.loads((run / "run.json").read_text())["estimator"] == "grpo"
