@@ -92,7 +92,7 @@ def test_flags_override_the_file_which_overrides_the_defaults(neyman, tmp_path):
     assert status == 0, said
     ((config, where, jobs),) = neyman.started
     assert (out, 3) == (where, jobs)
-    assert (config.trainer.steps, config.trainer.group_size, config.trainer.prompts_per_step) == (9, 8, 32)
+    assert (config.trainer.steps, config.trainer.group_size, config.trainer.prompts_per_step) == (9, 8, 16)
     assert (config.strategy.name, config.strategy.options) == ("vip", {"lower": 2, "upper": 16})
     assert config.seeds == (5,)
     assert to_toml(config) == (out / "config.toml").read_text()

@@ -33,9 +33,9 @@ def register_features(belief: Belief, prompts: Prompts, features: Any) -> None:
         belief.register(list(prompts.ids))
         return
     if isinstance(features, str) or callable(features):
-        from neyman.beliefs.embeddings import embed_prompts  # noqa: PLC0415 (an extra)
+        from neyman.beliefs.embeddings import prompt_features  # noqa: PLC0415 (an extra)
 
-        features = embed_prompts(prompts.texts(), model=features)
+        features = prompt_features(prompts.texts(), model=features)
     array = np.asarray(features)
     if array.ndim != 2 or len(array) != len(prompts.ids):
         raise ArgumentError(
