@@ -107,13 +107,19 @@ def test_carried_rollouts_that_grow_too_old_expire():
 
 def test_carried_groups_of_another_size_never_overfill_the_rows():
     controller = Controller(
-        preset("dynamic-sampling", over_provision=2.0, max_age=3), budget=Budget(rollouts=64), train_rows=32
+        preset("dynamic-sampling", over_provision=2.0, max_age=3),
+        budget=Budget(rollouts=64),
+        train_rows=32,
+        pool=range(200),
     )
-    for count in (4, 8, 4, 16):  # groups of 8, 4, 8 and 2
-        controller.begin(range(100 * count, 100 * count + count))
+    carried = 0
+    for step, count in enumerate((4, 8, 4, 16)):  # groups of 8, 4, 8 and 2
+        controller.begin(range(20 * step, 20 * step + count))
         batch = mixed_everywhere(controller)
         assert len(batch) == 32
+        carried += int((batch.age > 0).sum())
         assert_consistent(controller)
+    assert carried > 0
 
 
 def test_case_06_what_is_in_flight_when_the_pool_ends_is_not_thrown_away():
@@ -296,3 +302,32 @@ def test_case_29_the_account_equals_a_hand_count():
     }
     assert account == {"trained": (8, 80), "abandoned": (2, 20), "failed": (1, 10), "padding": (1, 7)}
     assert controller.ledger.requested == 12
+
+
+def test_a_rule_that_raises_loses_nothing_that_was_carried():
+    class Moody:
+        fails = False
+
+        def pick(self, view, count):
+            if self.fails:
+                raise RuntimeError("not today")
+            return list(view.candidates[:count])
+
+    moody = Moody()
+    controller = Controller(
+        preset("dynamic-sampling", group_size=4, over_provision=2.0, max_age=2, select=moody),
+        budget=Budget(rollouts=64),
+        train_rows=16,
+    )
+    controller.begin(range(8))
+    mixed_everywhere(controller)
+    held = controller.held_rollouts
+    assert len(held) == 4 * 4
+    controller._engine.carried.pop()  # so that the next step still needs one prompt
+    moody.fails = True
+    with pytest.raises(RuntimeError, match="not today"):
+        controller.begin(range(8, 16))
+    moody.fails = False
+    assert controller.held_rollouts == held[:12]
+    controller.begin(range(8, 16))
+    assert mixed_everywhere(controller).rollout_ids[:12].tolist() == held[:12]

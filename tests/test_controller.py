@@ -706,6 +706,80 @@ def test_committed_groups_are_completed_from_the_allowance_or_closed_as_they_are
     assert rows(from_allowance=True) == 16
 
 
+def test_what_was_handed_out_is_not_extended_afterwards():
+    controller = simple("sara, streaming", 16)  # groups of 4, looked at after 2
+    controller.begin(["a", "b"])
+    a, b = controller.ask()
+    controller.tell(outcome(i, "a", float(n)) for n, i in enumerate(a.rollout_ids))
+    (rest,) = controller.ask()
+    controller.tell(outcome(i, "a", 1.0) for i in rest.rollout_ids)
+    assert set(controller.drain().prompt_ids) == {"a"}
+    controller.tell(outcome(i, "b", 0.0) for i in b.rollout_ids)
+    assert {r.prompt_id for r in controller.ask()} == {"b"}
+
+
+def test_groups_with_results_still_out_are_not_handed_out():
+    strategy = preset("sara", group_size=8, speculate=True, close="streaming")
+    controller = Controller(strategy, budget=Budget(rollouts=8))
+    controller.begin(["a"])
+    (request,) = controller.ask()
+    controller.tell(outcome(i, "a", 0.0) for i in request.rollout_ids[:4])
+    assert len(controller.drain()) == 0, "it is given up, but four results may still come"
+    controller.tell(outcome(i, "a", 0.0) for i in request.rollout_ids[4:])
+    assert len(controller.drain()) == 8
+    assert_consistent(controller)
+
+
+def test_a_group_that_stops_gives_back_what_it_had_not_asked_for():
+    strategy = preset("sara", group_size=8, speculate=True, after_commit="stop")
+    controller = Controller(strategy, budget=Budget(rollouts=8))
+    controller.begin(["a"])
+    (request,) = controller.ask(3)
+    controller.tell(outcome(i, "a", float(n)) for n, i in enumerate([*request.rollout_ids[:2]]))
+    assert controller.ask() == []
+    controller.tell([outcome(request.rollout_ids[2], "a", 1.0)])
+    assert controller.is_done
+    assert len(controller.finish()) == 3
+
+
+def test_a_wave_is_not_topped_up_while_its_groups_are_undecided():
+    controller = Controller(
+        preset("dynamic-sampling", group_size=4, over_provision=1.0),
+        budget=Budget(rollouts=64),
+        train_rows=8,
+        pool=range(20),
+    )
+    controller.begin([0, 1])
+    requests = controller.ask()
+    assert [r.prompt_id for r in requests] == [0, 1]
+    controller.tell([outcome(requests[0].rollout_ids[0], 0, 1.0)])
+    assert controller.ask() == []
+
+
+def test_complete_groups_are_trained_before_short_ones():
+    controller = Controller(
+        preset("dynamic-sampling", group_size=4, over_provision=1.5),
+        budget=Budget(rollouts=64),
+        train_rows=8,
+        retries=0.0,
+    )
+    controller.begin(["a", "b", "c"])
+    requests = {r.prompt_id: r.rollout_ids for r in controller.ask()}
+    controller.tell(
+        outcome(
+            i,
+            p,
+            None if (p, n) == ("a", 3) else float(n % 2),
+            status="failed" if (p, n) == ("a", 3) else "ok",
+        )
+        for p, ids in requests.items()
+        for n, i in enumerate(ids)
+    )
+    batch = controller.finish()
+    assert batch.prompt_ids == ("b",) * 4 + ("c",) * 4
+    assert batch.counted.all()
+
+
 # --- call order and arguments ----------------------------------------------------------------------------------
 
 
