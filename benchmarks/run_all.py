@@ -145,8 +145,8 @@ def overhead(figures: dict[str, Any]) -> list[str]:
         "## What neyman costs",
         "",
         f"`python benchmarks/overhead.py --out overhead.json`: median step time under TRL relative to the stock "
-        f"trainer ({1e3 * figures['stock_step_seconds']:.0f} ms a step for the policy of 0.1M parameters, 128 rollouts: "
-        "an upper bound for any real model), in turns in one run:",
+        f"trainer ({1e3 * figures['stock_step_seconds']:.0f} ms a step for the policy of 0.1M parameters, 128 rollouts:"
+        " an upper bound for any real model), in turns in one run:",
         "",
         *_table(["strategy", "step time / stock"], ratios),
         "",
@@ -164,8 +164,8 @@ def render() -> None:
     lines = [
         "# Results",
         "",
-        "Rendered from `benchmarks/results/*.json` by `python benchmarks/run_all.py --render`; measured by `make bench`."
-        " Times are from a shared machine with two cores: read ratios.",
+        "Rendered from `benchmarks/results/*.json` by `python benchmarks/run_all.py --render`; measured by"
+        " `make bench`. Times are from a shared machine with two cores: read ratios.",
     ]
     for name, section in (
         ("demo", demo),

@@ -23,7 +23,7 @@ def install(version: str, folder: Path) -> None:
         return
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
     subprocess.run([*pip, "--no-deps", f"trl=={version}"], check=True)
-    subprocess.run([*pip, "requests"], check=True)
+    subprocess.run([*pip, "requests", "jmespath"], check=True)
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+from packaging.version import Version
 
 from neyman import Strategy
 
@@ -114,6 +116,14 @@ class Run:
     def weights(self) -> dict[str, Any]:
         """Return the policy's weights."""
         return {name: value.clone() for name, value in self.trainer.model.state_dict().items()}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what the installed TRL does not have, saying so."""
+    for mark in item.iter_markers("since_trl"):
+        version, what = mark.args
+        if HAS_TRL and Version(metadata.version("trl")) < Version(version):
+            pytest.skip(f"TRL {metadata.version('trl')} has no {what}")
 
 
 class Bench:

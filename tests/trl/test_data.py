@@ -120,6 +120,7 @@ def test_removed_columns_are_kept_from_reward_functions_as_the_stock_trainer_doe
     assert seen.columns() == set()
 
 
+@pytest.mark.since_trl("1.10", "iterable datasets")
 @pytest.mark.parametrize("cls", [GRPOTrainer, RLOOTrainer])
 def test_a_stream_under_uniform_equals_the_stock_trainer(bench: Any, cls: Any) -> None:
     stock = bench.train(cls, None, dataset=stream(bench))
@@ -128,6 +129,7 @@ def test_a_stream_under_uniform_equals_the_stock_trainer(bench: Any, cls: Any) -
     assert stock.calls == ours.calls
 
 
+@pytest.mark.since_trl("1.10", "iterable datasets")
 @pytest.mark.parametrize("preset", ["vip", "sara", "dynamic-sampling"])
 def test_a_stream_has_no_pool_and_still_trains_whole_batches(bench: Any, preset: str) -> None:
     seen = Seen(bench)
@@ -145,6 +147,7 @@ def test_a_stream_has_no_pool_and_still_trains_whole_batches(bench: Any, preset:
     assert seen.columns() == {"answer", "number"}
 
 
+@pytest.mark.since_trl("1.10", "iterable datasets")
 def test_features_for_a_stream_are_refused(bench: Any) -> None:
     with pytest.raises(ArgumentError, match="streams: pass a map-style dataset"):
         bench.build(

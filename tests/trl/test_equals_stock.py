@@ -118,7 +118,8 @@ def test_evaluation_is_the_trainers_own_under_any_strategy(bench: Any) -> None:
         max_steps=1,
     )
     requested, calls = run.trainer.controller.ledger.requested, len(run.calls)
-    metrics = run.trainer.evaluate()
+    run.trainer.evaluate()
+    metrics = run.trainer.state.log_history[-1]
     scored = [prompt for prompts, _ in run.calls[calls:] for prompt in prompts]
     assert sorted([*held_out["prompt"]] * 4) == sorted(scored)
     assert requested == run.trainer.controller.ledger.requested

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import trl
+from packaging.version import Version
 from trl import GRPOTrainer, RLOOTrainer
 
 import neyman
@@ -67,7 +69,8 @@ def test_what_stays_missing_has_no_weight_and_is_never_reward_zero(bench: Any, c
     assert (batch.weights[missing] == 0.0).all()
     expected = [bench.grade(p, c) for (p, c), gone in zip(run.trained()[0], missing, strict=True) if not gone]
     assert expected == batch.rewards[~missing].tolist()
-    assert run.logs[0]["reward"] == pytest.approx(float(np.mean(expected)))
+    if Version(trl.__version__) >= Version("1.10"):  # older ones log a missing reward as 0
+        assert run.logs[0]["reward"] == pytest.approx(float(np.mean(expected)))
     # Baselines are over what is there, and the mean of each group's advantages is zero.
     for group in range(4):
         rows = (batch.groups == group) & ~missing
@@ -205,6 +208,7 @@ def test_a_wrong_number_of_verdicts_is_an_error(bench: Any) -> None:
         run.trainer.train()
 
 
+@pytest.mark.since_trl("1.10", "a check of the number of rewards")
 def test_a_wrong_number_of_rewards_is_trls_own_error(bench: Any) -> None:
     run = bench.build(GRPOTrainer, uniform(), rewards=lambda **columns: [1.0])
     with pytest.raises(ValueError, match="returned 1 rewards, but 32 were expected"):
