@@ -331,3 +331,35 @@ def test_a_rule_that_raises_loses_nothing_that_was_carried():
     assert controller.held_rollouts == held[:12]
     controller.begin(range(8, 16))
     assert mixed_everywhere(controller).rollout_ids[:12].tolist() == held[:12]
+
+
+def test_the_belief_learns_from_what_is_carried_once():
+    controller = Controller(
+        preset(
+            "dynamic-sampling",
+            group_size=4,
+            over_provision=2.0,
+            max_age=1,
+            belief=Counts(prior=(1.0, 1.0), discount=1.0, fade=1.0),
+        ),
+        budget=Budget(rollouts=64),
+        train_rows=16,
+    )
+    controller.begin(range(8))
+    mixed_everywhere(controller)
+    controller.begin(range(8, 12))
+    assert set(mixed_everywhere(controller).prompt_ids) == {4, 5, 6, 7}
+    assert controller.strategy.belief.evidence(range(8))[1].tolist() == [4.0] * 8
+
+
+def test_what_a_verdict_gave_up_is_not_carried_when_late_results_make_it_mixed():
+    controller = Controller(
+        preset("sara", group_size=8, speculate=True, max_age=1), budget=Budget(rollouts=8), train_rows=8
+    )
+    controller.begin(["a"])
+    (request,) = controller.ask()
+    controller.tell(outcome(i, "a", 0.0) for i in request.rollout_ids[:4])
+    controller.tell(outcome(i, "a", 1.0) for i in request.rollout_ids[4:])
+    controller.finish()
+    assert controller.held_rollouts == []
+    assert controller.ledger.rollouts(Fate.ABANDONED) == 8
