@@ -742,6 +742,19 @@ def test_a_group_that_stops_gives_back_what_it_had_not_asked_for():
     assert len(controller.finish()) == 3
 
 
+def test_a_retry_that_is_not_needed_any_more_goes_back_to_the_allowance():
+    controller = Controller(
+        preset("sara", group_size=8, speculate=True), budget=Budget(rollouts=8), retries=0.5
+    )
+    controller.begin(["a"])
+    (request,) = controller.ask()
+    controller.tell([outcome(request.rollout_ids[6], "a", None)])
+    controller.tell(outcome(i, "a", 0.0) for i in request.rollout_ids[:4])
+    assert controller.is_done
+    assert (controller._engine.left, controller._engine.retries_left) == (0, 4)
+    assert_consistent(controller)
+
+
 def test_a_wave_is_not_topped_up_while_its_groups_are_undecided():
     controller = Controller(
         preset("dynamic-sampling", group_size=4, over_provision=1.0),
