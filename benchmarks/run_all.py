@@ -34,6 +34,37 @@ def measure(data: str | None, demo: Path) -> None:
         print("$", *command, flush=True)
         subprocess.run(command, check=True, env=environment)
     shutil.copy(demo / "summary.json", RESULTS / "demo.json")
+    picture(demo, HERE.parent / "docs" / "demo.svg")
+
+
+def picture(demo: Path, out: Path) -> None:
+    """Draw the demo's accuracy against cumulative rollouts, as in its report, for the README."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    from neyman.report import load_runs
+    from neyman.report._figures import draw_accuracy
+    from neyman.report._findings import analyse, costs_of
+    from neyman.report._looks import looks
+
+    findings = analyse(load_runs(demo))
+    names = [strategy.strategy for strategy in findings.strategies]
+    with mpl.rc_context({"svg.hashsalt": "neyman", "font.size": 9}):
+        figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+        axes = draw_accuracy(
+            figure.add_subplot(),
+            {s.strategy: s.curves["rollouts"] for s in findings.strategies},
+            {
+                s.strategy: [(costs_of(run, "rollouts"), run.accuracy) for run in s.runs]
+                for s in findings.strategies
+            },
+            looks(names, findings.reference),
+            x_label="cumulative rollouts",
+            target=findings.target,
+        )
+        axes.legend(loc="lower right", frameon=False)
+        FigureCanvasSVG(figure).print_svg(out, metadata={"Date": None, "Creator": None})
 
 
 def _load(name: str) -> dict[str, Any] | None:

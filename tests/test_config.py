@@ -136,9 +136,11 @@ def test_what_is_wrong_is_named_with_the_way_out(values, message):
 def test_every_mistake_is_named_at_once():
     with pytest.raises(ArgumentError) as caught:
         from_mapping({"trainer": {"steps": 0, "betta": 1.0}, "seeds": "many"})
-    assert [
-        line.split()[0] for line in str(caught.value).splitlines()
-    ] == ["trainer.steps", "trainer.betta", "seeds"]
+    assert [line.split()[0] for line in str(caught.value).splitlines()] == [
+        "trainer.steps",
+        "trainer.betta",
+        "seeds",
+    ]
 
 
 def test_checks_between_settings_wait_until_all_are_there():

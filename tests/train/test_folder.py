@@ -48,9 +48,15 @@ def lines(folder):
 def test_what_came_after_the_checkpoint_is_taken_back(folder):
     progress = folder.rewind()
     assert Progress(checkpoint=folder.path / "checkpoint-4", step=4, seconds=6.0) == progress
-    assert [
-        (line["event"], line["step"]) for line in lines(folder)
-    ] == [("eval", 0), ("step", 1), ("step", 2), ("eval", 2), ("step", 3), ("step", 4), ("eval", 4)]
+    assert [(line["event"], line["step"]) for line in lines(folder)] == [
+        ("eval", 0),
+        ("step", 1),
+        ("step", 2),
+        ("eval", 2),
+        ("step", 3),
+        ("step", 4),
+        ("eval", 4),
+    ]
     assert progress == folder.rewind()
 
 
