@@ -17,6 +17,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
+SMALL_GROUPS = ["train", "--trainer.prompts-per-step", "32", "--trainer.group-size", "4"]
 
 
 def measure(data: str | None, demo: Path) -> None:
@@ -27,6 +28,8 @@ def measure(data: str | None, demo: Path) -> None:
         [sys.executable, str(HERE / "overhead.py"), "--out", str(RESULTS / "overhead.json")],
         [sys.executable, "-m", "neyman.cli", "demo", "--out", str(demo)],
     ]
+    small = demo.parent / "demo-small-groups"
+    commands.append([sys.executable, "-m", "neyman.cli", *SMALL_GROUPS, "--out", str(small)])
     if data:
         out = str(RESULTS / "beliefs.json")
         commands.append([sys.executable, str(HERE / "beliefs.py"), "--data", data, "--out", out])
@@ -34,6 +37,7 @@ def measure(data: str | None, demo: Path) -> None:
         print("$", *command, flush=True)
         subprocess.run(command, check=True, env=environment)
     shutil.copy(demo / "summary.json", RESULTS / "demo.json")
+    shutil.copy(small / "summary.json", RESULTS / "demo_small_groups.json")
     picture(demo, HERE.parent / "docs" / "demo.svg")
 
 
@@ -87,8 +91,8 @@ def _interval(value: dict[str, Any] | None, scale: float = 1.0, digits: int = 1)
     return f"{mean} ({scale * value['low']:,.{digits}f} to {scale * value['high']:,.{digits}f})"
 
 
-def demo(figures: dict[str, Any]) -> list[str]:
-    """Render the demo: accuracy at equal rollouts, and rollouts to uniform's."""
+def _comparison(figures: dict[str, Any]) -> list[str]:
+    """Render accuracy at equal rollouts, and rollouts to uniform's, with the verdict."""
     rows = []
     for name, strategy in figures["strategies"].items():
         against = strategy["against_reference"].get("rollouts")
@@ -105,15 +109,30 @@ def demo(figures: dict[str, Any]) -> list[str]:
     header = ["strategy", "seeds", "final accuracy, %", "paired difference, points",
               f"rollouts to uniform's final {100 * figures['target_accuracy']:.1f} %",
               "effective groups per 1,000 rollouts"]  # fmt: skip
+    return [*_table(header, rows), "", f"> {figures['verdict']}"]
+
+
+def demo(figures: dict[str, Any]) -> list[str]:
+    """Render the demo."""
     return [
         "## The demo: training a small language model under TRL",
         "",
-        f"`make demo` (task {figures['task']}, all compared at {figures['compared_at']['rollouts']:,.0f} rollouts; "
-        "95 % intervals over seeds, which vary sampling and order on one warm-started policy)",
+        f"`make demo` (task {figures['task']}, 16 prompts x 8 rollouts a step, compared at "
+        f"{figures['compared_at']['rollouts']:,.0f} rollouts; 95 % intervals over seeds, which vary sampling and "
+        "order on one warm-started policy)",
         "",
-        *_table(header, rows),
+        *_comparison(figures),
+    ]
+
+
+def demo_small_groups(figures: dict[str, Any]) -> list[str]:
+    """Render the demo with more prompts and smaller groups, which suit uniform better."""
+    return [
+        "### The same with 32 prompts x 4 rollouts a step",
         "",
-        f"> {figures['verdict']}",
+        f"`neyman {' '.join(SMALL_GROUPS)} --out DIR`",
+        "",
+        *_comparison(figures),
     ]
 
 
@@ -200,6 +219,7 @@ def render() -> None:
     ]
     for name, section in (
         ("demo", demo),
+        ("demo_small_groups", demo_small_groups),
         ("beliefs", beliefs),
         ("allocation", allocation),
         ("overhead", overhead),

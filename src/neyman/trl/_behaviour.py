@@ -14,8 +14,8 @@ from trl.trainer.utils import pad
 from neyman.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from neyman.trl._generation import Rollout
     from neyman.trl._session import Session
+    from neyman.trl._store import Rollout
 
 Tensor = torch.Tensor
 

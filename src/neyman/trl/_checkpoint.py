@@ -16,6 +16,7 @@ from safetensors.torch import save
 
 from neyman.errors import StateError
 from neyman.files import write_atomic
+from neyman.trl._store import RolloutStore
 
 if TYPE_CHECKING:
     from neyman.trl._session import Session
@@ -98,14 +99,16 @@ class Checkpoint:
                 else:
                     rest[name] = value
             plain.append(rest)
-        rollouts = self._session.generation.pack()
+        held, rollouts = self._session.generation.store.pack()
         meta = {
             "step": trainer._step,  # noqa: SLF001
             "batches": plain,
             "metrics": {mode: dict(values) for mode, values in trainer._metrics.items()},  # noqa: SLF001
             "rollouts": rollouts,
         }
-        packed: bytes = save(tensors or {"empty": torch.zeros(1)}, metadata={"neyman": json.dumps(meta)})
+        packed: bytes = save(
+            tensors | held or {"empty": torch.zeros(1)}, metadata={"neyman": json.dumps(meta)}
+        )
         return packed
 
     def _load_process(self, path: Path) -> None:
@@ -121,7 +124,7 @@ class Checkpoint:
         batches: list[dict[str, Any]] = list(meta["batches"])
         device = trainer.accelerator.device
         for key, tensor in tensors.items():
-            if key != "empty":
+            if key != "empty" and not RolloutStore.owns(key):
                 place, name = key.split(":", 1)
                 batches[int(place)][name] = tensor.to(device)
         trainer._step = meta["step"]  # noqa: SLF001
@@ -130,7 +133,7 @@ class Checkpoint:
             trainer._metrics[mode].clear()  # noqa: SLF001
             for name, entries in values.items():
                 trainer._metrics[mode][name].extend(entries)  # noqa: SLF001
-        self._session.generation.unpack(meta["rollouts"])
+        self._session.generation.store.unpack(tensors, meta["rollouts"])
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from typing import Any, final
 
 import torch
@@ -14,23 +13,8 @@ from neyman.errors import RunFailedError
 from neyman.keyed import PromptId, keyed_hash
 from neyman.step import Outcome, Request
 from neyman.trl._prompts import Prompts
+from neyman.trl._store import Rollout, RolloutStore
 from neyman.trl._success import Success
-
-
-@dataclass(slots=True)
-class Rollout:
-    """One completion and everything TRL needs to train on it."""
-
-    rollout_id: int
-    prompt_id: PromptId
-    prompt_tokens: list[int]
-    completion_ids: list[int]
-    logprobs: list[float] | None
-    extra: dict[str, Any]  # from a rollout function, passed on to reward functions
-    logged: dict[str, Any]  # columns that reward functions logged for this completion
-    rewards: list[float] = field(default_factory=list)
-    behaviour: list[float] | None = None  # log-probabilities of the policy that drew it, once carried over
-    n_tokens: int = 0
 
 
 @final
@@ -49,7 +33,7 @@ class Generation:
         self._served: list[Rollout] = []
         self.serving: list[Rollout] | None = None
         self.turns: list[tuple[list[list[int]], list[list[float]] | None]] = []
-        self.store: dict[int, Rollout] = {}
+        self.store = RolloutStore()
 
     @property
     def world(self) -> int:
@@ -79,7 +63,7 @@ class Generation:
         filler = everyone[len(wanted) :]
         outcomes = [self._outcome(rollout, success) for rollout, success in everyone[: len(wanted)]]
         for rollout, _ in everyone[: len(wanted)]:
-            self.store[rollout.rollout_id] = rollout
+            self.store.add(rollout)
         return outcomes, len(filler), sum(rollout.n_tokens for rollout, _ in filler)
 
     def _agree(self, wanted: list[tuple[int, PromptId]]) -> None:
@@ -235,18 +219,6 @@ class Generation:
         """Return the reward matrix of all ranks' rows, float32 [rows, reward functions]."""
         rewards = [rollout.rewards for rollout in self._served]
         return torch.tensor(rewards, dtype=torch.float32, device=self._trainer.accelerator.device)
-
-    def pack(self) -> list[dict[str, Any]]:
-        """Return the held rollouts, JSON-safe."""
-        return [asdict(rollout) for rollout in self.store.values()]
-
-    def unpack(self, packed: list[dict[str, Any]]) -> None:
-        """Restore the held rollouts."""
-        self.store = {raw["rollout_id"]: Rollout(**raw) for raw in packed}
-
-    def keep(self, held: list[int]) -> None:
-        """Forget every rollout but those that later steps still need."""
-        self.store = {rollout_id: self.store[rollout_id] for rollout_id in held}
 
 
 _ROLLOUT_KEYS = ("prompt_ids", "completion_ids", "logprobs")

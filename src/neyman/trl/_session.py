@@ -24,9 +24,10 @@ from neyman.trl._advantages import aggregation, estimator, grpo_advantages, rloo
 from neyman.trl._behaviour import check_carry_over, note_behaviour, restore_behaviour
 from neyman.trl._checkpoint import Checkpoint
 from neyman.trl._features import register_features
-from neyman.trl._generation import Generation, Rollout
+from neyman.trl._generation import Generation
 from neyman.trl._logging import log_step
 from neyman.trl._prompts import Prompts
+from neyman.trl._store import Rollout
 from neyman.trl._success import Success
 from neyman.trl._token_factor import TokenFactor
 
@@ -194,8 +195,8 @@ class Session:
         if self.batch.stop_reason is StopReason.FAILED:
             self.warn_failed()
         self._rollouts = [self.generation.store[i] for i in self.batch.rollout_ids.tolist()]
-        self.generation.keep(self.controller.held_rollouts)
-        note_behaviour(self, list(self.generation.store.values()))
+        self.generation.store.keep(self.controller.held_rollouts)
+        note_behaviour(self, list(self.generation.store))
         return self._rollouts, [self.prompts.row(i) for i in self._local(list(self.batch.prompt_ids))]
 
     def warn_failed(self) -> None:
