@@ -1,9 +1,12 @@
 """Stands for ``python -m neyman.train`` in tests of the orchestration: it trains nothing, in milliseconds.
 
-What it does hangs on the strategy: "vip" fails in step 2, "sara" never ends, others end well.
+What it does hangs on the strategy: "vip" fails in step 2, "sara" never ends, "dynamic-sampling" is killed,
+others end well.
 """
 
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -66,6 +69,8 @@ def main(work, out, strategy="", seed="0"):
         step(folder, number)
         if strategy == "vip" and number == 2:
             raise RuntimeError("the policy exploded")
+        if strategy == "dynamic-sampling":
+            os.kill(os.getpid(), signal.SIGKILL)
         while strategy == "sara":
             time.sleep(0.05)
     folder.finish(0.3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -92,7 +93,7 @@ def train_all(config: Config, out: Path, *, jobs: int | None, watch: Watch) -> l
             for i in [i for i, process in running.items() if process.poll() is not None]:
                 code = running.pop(i).returncode
                 if code or not folders[i].is_done:
-                    error = last_words(folders[i].log) or f"ended with status {code}"
+                    error = _why(code, folders[i].log)
                     outcomes[i] = Outcome(name=folders[i].path.name, error=error, log=folders[i].log)
                 watch.ended(outcomes[i])
     return [outcomes[i] for i in range(len(runs))]
@@ -111,6 +112,13 @@ def _prepare(processes: _Processes, out: Path, watch: Watch) -> None:
             watch.preparing(told["done"], told["steps"])
     if process.returncode:
         raise RunFailedError(f"{last_words(log) or 'the preparation ended without a word'}\n(log: {log})")
+
+
+def _why(code: int, log: Path) -> str:
+    """Say why a process ended: the signal that killed it, else its last words."""
+    if code < 0:
+        return f"killed by signal {-code} ({signal.strsignal(-code)}), not by an error of its own"
+    return last_words(log) or f"ended with status {code}"
 
 
 def last_words(log: Path) -> str:
