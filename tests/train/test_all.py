@@ -119,7 +119,7 @@ def test_a_run_that_fails_is_named_with_its_last_words_and_the_others_go_on(neym
 def test_a_run_that_is_killed_is_not_blamed_on_its_last_line(neyman, tmp_path):
     words = ["--seeds", 0, "--strategy", "dynamic-sampling", "--baselines"]
     status, said = neyman("train", "--out", tmp_path / "out", *words)
-    assert 1 == status
+    assert status == 1
     assert "dynamic-sampling-seed0 failed: killed by signal 9 (Killed), not by an error of its own" in said
 
 
