@@ -149,11 +149,13 @@ def _train(config: Config, out: Path, *, resume: bool, jobs: int | None) -> int:
     settle(config, out, resume=resume)
     from neyman.train import train_here  # noqa: PLC0415 - loads rich's live display
 
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    # SIGINT too: a shell that starts a command in the background makes it ignore Ctrl-C's signal.
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return train_here(config, out, jobs=jobs, console=Console(highlight=False, soft_wrap=True))
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

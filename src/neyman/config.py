@@ -64,7 +64,7 @@ class RulesTask(Section):
 
     type: Literal["rules"] = Field(default="rules", description="kind of task: rules, reasoning_gym or data")
     regime: Literal["hard", "ushape", "easy"] = Field(
-        default="hard", description="spread of starting success rates"
+        default="ushape", description="spread of starting success rates"
     )
     train_size: int = Field(default=1024, ge=1, description="training problems")
     test_size: int = Field(default=1000, ge=1, description="held-out problems")
@@ -207,7 +207,7 @@ class TrainerConfig(Section):
         default=8, ge=2, description="rollouts per prompt on average; times prompts_per_step: the budget"
     )
     steps: int = Field(
-        default=80, ge=1, description="optimiser steps; fixed-train strategies end earlier, on the budget"
+        default=48, ge=1, description="optimiser steps; fixed-train strategies end earlier, on the budget"
     )
     learning_rate: float = Field(default=6e-4, gt=0, description="of AdamW, constant")
     max_completion_length: int = Field(default=6, ge=1, description="tokens; longer answers are cut")
@@ -222,8 +222,8 @@ class TrainerConfig(Section):
     micro_batch: int | None = Field(
         default=None, ge=1, description="rows in one forward pass; divides the budget of a step [all]"
     )
-    eval_every: int = Field(default=10, ge=1, description="steps between measurements of held-out accuracy")
-    save_every: int = Field(default=20, ge=1, description="steps between checkpoints")
+    eval_every: int = Field(default=8, ge=1, description="steps between measurements of held-out accuracy")
+    save_every: int = Field(default=16, ge=1, description="steps between checkpoints")
     report_to: tuple[str, ...] = Field(
         default=(), description="trackers, as TRL names them: wandb, trackio, tensorboard"
     )
