@@ -17,7 +17,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-SMALL_GROUPS = ["train", "--trainer.prompts-per-step", "32", "--trainer.group-size", "4"]
+HARD = ["train", "--task.regime", "hard", "--trainer.steps", "80"]
+HARD_SMALL_GROUPS = [*HARD, "--trainer.prompts-per-step", "32", "--trainer.group-size", "4"]
 
 
 def measure(data: str | None, demo: Path) -> None:
@@ -28,8 +29,8 @@ def measure(data: str | None, demo: Path) -> None:
         [sys.executable, str(HERE / "overhead.py"), "--out", str(RESULTS / "overhead.json")],
         [sys.executable, "-m", "neyman.cli", "demo", "--out", str(demo)],
     ]
-    small = demo.parent / "demo-small-groups"
-    commands.append([sys.executable, "-m", "neyman.cli", *SMALL_GROUPS, "--out", str(small)])
+    for name, words in (("hard", HARD), ("hard_small_groups", HARD_SMALL_GROUPS)):
+        commands.append([sys.executable, "-m", "neyman.cli", *words, "--out", str(demo.parent / name)])
     if data:
         out = str(RESULTS / "beliefs.json")
         commands.append([sys.executable, str(HERE / "beliefs.py"), "--data", data, "--out", out])
@@ -37,7 +38,8 @@ def measure(data: str | None, demo: Path) -> None:
         print("$", *command, flush=True)
         subprocess.run(command, check=True, env=environment)
     shutil.copy(demo / "summary.json", RESULTS / "demo.json")
-    shutil.copy(small / "summary.json", RESULTS / "demo_small_groups.json")
+    for name in ("hard", "hard_small_groups"):
+        shutil.copy(demo.parent / name / "summary.json", RESULTS / f"{name}.json")
     picture(demo, HERE.parent / "docs" / "demo.svg")
 
 
@@ -125,15 +127,16 @@ def demo(figures: dict[str, Any]) -> list[str]:
     ]
 
 
-def demo_small_groups(figures: dict[str, Any]) -> list[str]:
-    """Render the demo with more prompts and smaller groups, which suit uniform better."""
-    return [
-        "### The same with 32 prompts x 4 rollouts a step",
-        "",
-        f"`neyman {' '.join(SMALL_GROUPS)} --out DIR`",
-        "",
-        *_comparison(figures),
-    ]
+def hard(figures: dict[str, Any]) -> list[str]:
+    """Render the hard regime, where learning jumps at a moment of luck."""
+    title = "### The hard regime, 16 prompts x 8 rollouts a step"
+    return [title, "", f"`neyman {' '.join(HARD)} --out DIR`", "", *_comparison(figures)]
+
+
+def hard_small_groups(figures: dict[str, Any]) -> list[str]:
+    """Render the hard regime with more prompts and smaller groups, which suit uniform better."""
+    title = "### The hard regime, 32 prompts x 4 rollouts a step"
+    return [title, "", f"`neyman {' '.join(HARD_SMALL_GROUPS)} --out DIR`", "", *_comparison(figures)]
 
 
 def beliefs(figures: dict[str, Any]) -> list[str]:
@@ -219,7 +222,8 @@ def render() -> None:
     ]
     for name, section in (
         ("demo", demo),
-        ("demo_small_groups", demo_small_groups),
+        ("hard", hard),
+        ("hard_small_groups", hard_small_groups),
         ("beliefs", beliefs),
         ("allocation", allocation),
         ("overhead", overhead),
