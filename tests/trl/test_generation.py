@@ -284,3 +284,26 @@ def test_engines_are_told_that_every_row_is_a_prompt_of_its_own(bench: Any, cls:
     run = bench.train(Grpo if passed else Told, neyman.preset("sara"), max_steps=1)
     assert set(told) == {((1,), 1) if passed else ((), 1)}
     assert run.trainer.num_generations == 8
+
+
+def test_a_sleeping_engine_wakes_once_for_all_rounds_of_a_step(bench: Any) -> None:
+    class Engine:
+        """Stands in for TRL's colocated vLLM, whose every sleep would cost a push of all weights."""
+
+        mode, enable_sleep_mode = "colocate", True
+
+        def __init__(self) -> None:
+            self.llm, self.calls = self, []
+
+        def wake_up(self) -> None:
+            self.calls.append("wake")
+
+        def sleep(self, level: int) -> None:
+            self.calls.append(f"sleep {level}")
+
+    run = bench.build(GRPOTrainer, neyman.preset("sara"), max_steps=2)
+    engine = run.trainer.vllm_generation = Engine()
+    run.trainer.train()
+    assert run.trainer.controller.ledger.steps == 2
+    assert engine.calls == ["wake", "sleep 2"] * 2
+    assert engine.enable_sleep_mode
