@@ -171,13 +171,15 @@ def test_bnpo_over_several_micro_batches_is_refused_with_the_way_out(bench: Any,
 
 
 def test_bnpo_over_several_micro_batches_is_allowed_where_groups_are_equal(bench: Any) -> None:
-    bench.build(
+    run = bench.train(
         GRPOTrainer,
         neyman.preset("uniform"),
         loss_type="bnpo",
         per_device_train_batch_size=8,
         gradient_accumulation_steps=4,
+        max_steps=1,
     )
+    assert [set(batch.weights.tolist()) for _, batch in run.batches] == [{1.0}]
 
 
 def test_equal_tokens_needs_a_loss_that_averages_over_tokens(bench: Any) -> None:
