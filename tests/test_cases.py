@@ -122,6 +122,30 @@ def test_carried_groups_of_another_size_never_overfill_the_rows():
     assert carried > 0
 
 
+def test_a_carried_group_that_lacks_results_is_completed():
+    controller = Controller(
+        preset("dynamic-sampling", group_size=4, over_provision=2.0, max_age=1),
+        budget=Budget(rollouts=64),
+        train_rows=8,
+        retries=0.0,
+    )
+    controller.begin(range(4))
+    controller.tell(
+        outcome(i, r.prompt_id, None if r.prompt_id > 1 and n == 0 else float(n % 2))
+        for r in controller.ask()
+        for n, i in enumerate(r.rollout_ids)
+    )
+    controller.finish()
+    controller.begin(range(4, 6))
+    requests = controller.ask()
+    assert [(r.prompt_id, len(r.rollout_ids)) for r in requests] == [(2, 1), (3, 1)]
+    controller.tell(outcome(i, r.prompt_id, 1.0) for r in requests for i in r.rollout_ids)
+    assert controller.is_done
+    batch = controller.finish()
+    assert batch.counted.all()
+    assert batch.age.tolist() == [1, 1, 1, 0] * 2
+
+
 def test_case_06_what_is_in_flight_when_the_pool_ends_is_not_thrown_away():
     controller = Controller(
         preset("dynamic-sampling", group_size=2), budget=Budget(rollouts=20), train_rows=6, pool=range(3)

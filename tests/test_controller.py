@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 
 import numpy as np
 import pytest
@@ -375,6 +376,17 @@ def test_save_load_continue_equals_never_stopped(make, host, count, stop, betwee
     assert through_json(left_state) == through_json(right_state)
 
 
+def test_what_is_asked_again_keeps_its_ids_and_seeds_around_what_was_told():
+    controller = simple(rollouts=4)
+    controller.begin(["a"])
+    (request,) = controller.ask()
+    controller.tell([outcome(request.rollout_ids[1], "a", 1.0)])
+    fresh = simple(rollouts=4)
+    fresh.load_state_dict(through_json(controller.state_dict()))
+    again = [(i, r.seed + j) for r in fresh.ask() for j, i in enumerate(r.rollout_ids)]
+    assert again == [(i, request.seed + j) for j, i in enumerate(request.rollout_ids) if j != 1]
+
+
 def test_a_state_of_another_prompt_set_version_or_shape_is_refused_and_changes_nothing():
     controller = simple("sara", 64, pool=range(40))
     run_step(controller, Host(), PROMPTS)
@@ -493,6 +505,19 @@ def test_a_group_that_lacks_results_is_trained_on_what_is_there_or_dropped():
     assert rows("drop") == (4, 3)
 
 
+def test_a_group_that_a_verdict_ended_lacks_nothing():
+    strategy = preset("sara", group_size=8, close="fixed_spend", incomplete="drop")
+    controller = Controller(strategy, budget=Budget(rollouts=12))
+    controller.begin(["dead", "mixed"])
+    while not controller.is_done:
+        controller.tell(
+            outcome(i, r.prompt_id, float(n % 2) * (r.prompt_id == "mixed"))
+            for r in controller.ask()
+            for n, i in enumerate(r.rollout_ids)
+        )
+    assert controller.finish().prompt_ids == ("dead",) * 4 + ("mixed",) * 8
+
+
 def test_fixed_train_replaces_a_committed_group_that_stays_short_when_such_are_dropped():
     controller = Controller(
         preset("dynamic-sampling", group_size=4, incomplete="drop", over_provision=1.0),
@@ -539,6 +564,17 @@ def test_final_rewards_of_the_host_replace_what_was_told():
     assert again.weights is batch.weights
     with pytest.raises(ArgumentError, match="one entry per row"):
         batch.with_rewards([1.0])
+
+
+def test_final_rewards_of_copies_are_in_no_statistic():
+    controller = simple("dynamic-sampling", 16, train_rows=16)
+    batch, _ = run_step(
+        controller, Host(rates={"a": 0.5, "b": 0.0, "c": 0.0, "d": 0.0}), ["a", "b", "c", "d"]
+    )
+    again = batch.with_rewards(np.arange(16.0))
+    assert (~again.counted).any()
+    assert np.isnan(again.rewards[~again.counted]).all()
+    assert not again.advantages[~again.counted].any()
 
 
 def test_a_batch_travels_between_processes():
@@ -879,3 +915,23 @@ def test_a_report_says_why_each_prompt_got_its_rollouts():
     assert {r.outcome for r in reports} <= {"trained", "abandoned", "surplus", "dropped"}
     assert all(r.reason for r in reports)
     assert json.dumps([r.outcome for r in reports])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sara", "sara, speculate", "vip, probe"])
+def test_ten_thousand_prompts_take_seconds(name):
+    controller = simple(name, 80_000, pool=range(20_000))
+    started, host = time.process_time(), 0.0
+    controller.begin(range(10_000))
+    waiting = []
+    while not controller.is_done:
+        requests = controller.ask(64)
+        before = time.process_time()
+        waiting += [
+            outcome(i, r.prompt_id, float(i * r.prompt_id % 7 == 0)) for r in requests for i in r.rollout_ids
+        ]
+        told, waiting = waiting[:64], waiting[64:]
+        host += time.process_time() - before
+        controller.tell(told)
+    controller.finish()
+    assert time.process_time() - started - host < 20.0  # 3 to 6 s measured; quadratic scans took minutes
