@@ -8,11 +8,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, IntP, counts_pair, integer, prompt_ids, real
-from neyman.beliefs._beta import beta_mixed_probability, beta_sample, expected_spread
+from neyman._checks import FloatP, IntP, integer, prompt_ids, real
+from neyman.beliefs._families import BetaFamily
 from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import check_clock, check_number, check_state, pack_array
-from neyman.beliefs._table import PromptTable, merge_counts
+from neyman.beliefs._table import PromptTable, checked_counts
 from neyman.errors import ArgumentError
 
 _VERSION = 1
@@ -20,7 +20,7 @@ _KEYS = ("clock", "pool_successes", "pool_trials", "ids", "successes", "trials",
 
 
 @final
-class Counts:
+class Counts(BetaFamily):
     """A discounted Beta-Bernoulli per prompt.
 
     ``p | data ~ Beta(a + S, b + N - S)`` with the evidence ``S <- discount S + s``, ``N <- discount N + n``
@@ -91,34 +91,13 @@ class Counts:
         a, b = self.prior()
         return a + successes, b + np.maximum(trials - successes, 0.0)
 
-    def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
-        """Return the posterior mean and variance of each success rate."""
-        a, b = self.beta_parameters(ids)
-        total = a + b
-        mean = a / total
-        return mean, mean * (1.0 - mean) / (total + 1.0)
-
-    def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
-        """Return E[p(1-p)] per prompt."""
-        return expected_spread(*self.predict(ids))
-
-    def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
-        """Return the chance that a group of this size is mixed."""
-        return beta_mixed_probability(*self.beta_parameters(ids), group_size)
-
-    def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
-        """Return one independent posterior draw per id."""
-        return beta_sample(*self.beta_parameters(ids), rng)
-
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
         """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
 
         Raises:
             ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
         """
-        names = prompt_ids("ids", ids)
-        s, n = counts_pair(successes, trials, length=len(names))
-        names, s, n = merge_counts(names, s, n)
+        names, s, n = checked_counts(ids, successes, trials)
         if not names:
             return
         rows = self._table.add(names)

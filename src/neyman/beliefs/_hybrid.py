@@ -8,14 +8,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, IntP, counts_pair, integer, prompt_ids, real
-from neyman.beliefs._beta import beta_mixed_probability, beta_sample, expected_spread
+from neyman._checks import FloatP, IntP, integer, prompt_ids, real
+from neyman.beliefs._families import BetaFamily
 from neyman.beliefs._features import check_fingerprints
 from neyman.beliefs._logit_normal import rate_moments
 from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._regression import FeatureRegression
 from neyman.beliefs._state import check_clock, check_state, pack_array
-from neyman.beliefs._table import PromptTable, merge_counts
+from neyman.beliefs._table import PromptTable, checked_counts
 from neyman.errors import StateError
 
 _VERSION = 1
@@ -25,7 +25,7 @@ _SCALES = (1.0, 0.3, 2.0, 3.0)
 
 
 @final
-class CountsWithGP:
+class CountsWithGP(BetaFamily):
     """Counts per prompt, with a Gaussian process over features as the prior mean.
 
     ``p_q | data ~ Beta(k m_q + S, k (1 - m_q) + N - S)``, S and N discounted as in ``Counts``, k the strength and
@@ -115,34 +115,13 @@ class CountsWithGP:
         mean, strength = self.prior_mean(names), self._config["strength"]
         return strength * mean + successes, strength * (1.0 - mean) + np.maximum(trials - successes, 0.0)
 
-    def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
-        """Return the posterior mean and variance of each success rate."""
-        a, b = self.beta_parameters(ids)
-        total = a + b
-        mean = a / total
-        return mean, mean * (1.0 - mean) / (total + 1.0)
-
-    def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
-        """Return E[p(1-p)] per prompt."""
-        return expected_spread(*self.predict(ids))
-
-    def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
-        """Return the chance that a group of this size is mixed."""
-        return beta_mixed_probability(*self.beta_parameters(ids), group_size)
-
-    def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
-        """Return one independent posterior draw per id."""
-        return beta_sample(*self.beta_parameters(ids), rng)
-
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
         """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
 
         Raises:
             ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
         """
-        names = prompt_ids("ids", ids)
-        s, n = counts_pair(successes, trials, length=len(names))
-        names, s, n = merge_counts(names, s, n)
+        names, s, n = checked_counts(ids, successes, trials)
         if not names:
             return
         z = self._regression.design(names)

@@ -8,9 +8,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, choice, counts_pair, integer, prompt_ids, real, sizes_per_prompt
-from neyman._scipy import expit, logit
-from neyman.beliefs._beta import expected_spread
+from neyman._checks import FloatP, choice, integer, prompt_ids, real
+from neyman._scipy import logit
+from neyman.beliefs._families import LogitNormalFamily
 from neyman.beliefs._features import (
     FeatureStore,
     NystromMap,
@@ -18,10 +18,9 @@ from neyman.beliefs._features import (
     median_distance,
     squared_distances,
 )
-from neyman.beliefs._logit_normal import mixed_moment, rate_moments
 from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import check_clock, check_number, check_state, pack_array, unpack_array
-from neyman.beliefs._table import PromptTable, merge_counts
+from neyman.beliefs._table import PromptTable, checked_counts
 from neyman.errors import StateError
 
 _VERSION = 1
@@ -31,7 +30,7 @@ _JITTER = 1e-8  # keeps K_BB invertible where two prompts have the same embeddin
 
 
 @final
-class PublishedGP:
+class PublishedGP(LogitNormalFamily):
     """``p = sigmoid(g)``, ``g ~ GP(0, K)``, K radial with the median distance as bandwidth.
 
     The published recursion, at each step with the observed prompts B and their empirical rates:
@@ -120,33 +119,13 @@ class PublishedGP:
         mean = self._mean(prompt_ids("ids", ids))
         return mean, np.full(len(mean), 0.0 if self._config["variance"] == "plug_in" else 1.0)
 
-    def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
-        """Return the predicted success rate, and its variance under the chosen reading."""
-        return rate_moments(*self.predict_logit(ids))
-
-    def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
-        """Return E[p(1-p)]; with ``variance="plug_in"`` this is m(1-m)."""
-        return expected_spread(*self.predict(ids))
-
-    def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
-        """Return the chance that a group of this size is mixed."""
-        mean, variance = self.predict_logit(ids)
-        return mixed_moment(mean, variance, sizes_per_prompt("group_size", group_size, len(mean)))
-
-    def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
-        """Return one independent draw per id; with ``variance="plug_in"`` the prediction itself."""
-        mean, variance = self.predict_logit(ids)
-        return np.asarray(expit(mean + np.sqrt(variance) * rng.standard_normal(len(mean))), dtype=np.float64)
-
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
         """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
 
         Raises:
             ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
         """
-        names = prompt_ids("ids", ids)
-        s, n = counts_pair(successes, trials, length=len(names))
-        names, s, n = merge_counts(names, s, n)
+        names, s, n = checked_counts(ids, successes, trials)
         if not names:
             return
         before = self._mean(names)

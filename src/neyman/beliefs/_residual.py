@@ -8,15 +8,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, IntP, counts_pair, integer, prompt_ids, real, sizes_per_prompt
-from neyman._scipy import expit
-from neyman.beliefs._beta import expected_spread
+from neyman._checks import FloatP, IntP, integer, prompt_ids, real
+from neyman.beliefs._families import LogitNormalFamily
 from neyman.beliefs._features import check_fingerprints
-from neyman.beliefs._logit_normal import mixed_moment, rate_moments, tilted_moments
+from neyman.beliefs._logit_normal import tilted_moments
 from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._regression import FeatureRegression
 from neyman.beliefs._state import check_clock, check_number, check_state, pack_array
-from neyman.beliefs._table import PromptTable, merge_counts
+from neyman.beliefs._table import PromptTable, checked_counts
 from neyman.errors import StateError
 
 _VERSION = 1
@@ -28,7 +27,7 @@ _SETTLED, _PASSES = 0.05, 4
 
 
 @final
-class BinomialResidual:
+class BinomialResidual(LogitNormalFamily):
     """A logistic model with shared features, a state per prompt, and drift.
 
     ``logit p_q(t) = level(t) + z_q' w + r_q(t)``, ``r_q ~ N(0, residual_scale^2)`` and drifting,
@@ -123,33 +122,13 @@ class BinomialResidual:
         names = prompt_ids("ids", ids)
         return self._logit(names, *self._regression.predict_ids(names))
 
-    def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
-        """Return the posterior mean and variance of each success rate."""
-        return rate_moments(*self.predict_logit(ids))
-
-    def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
-        """Return E[p(1-p)] per prompt."""
-        return expected_spread(*self.predict(ids))
-
-    def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
-        """Return the chance that a group of this size is mixed, by quadrature over the logit."""
-        mean, variance = self.predict_logit(ids)
-        return mixed_moment(mean, variance, sizes_per_prompt("group_size", group_size, len(mean)))
-
-    def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
-        """Return one posterior draw per id, independent of one another."""
-        mean, variance = self.predict_logit(ids)
-        return np.asarray(expit(mean + np.sqrt(variance) * rng.standard_normal(len(mean))), dtype=np.float64)
-
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
         """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
 
         Raises:
             ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
         """
-        names = prompt_ids("ids", ids)
-        s, n = counts_pair(successes, trials, length=len(names))
-        names, s, n = merge_counts(names, s, n)
+        names, s, n = checked_counts(ids, successes, trials)
         if not names:
             return
         z = self._regression.design(names)

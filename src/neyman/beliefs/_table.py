@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from neyman._checks import FloatP, IntP
+from neyman._checks import FloatP, IntP, counts_pair, prompt_ids
 from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import unpack_array
 from neyman.errors import StateError
@@ -94,13 +94,21 @@ class PromptTable:
             self.column(name)[:] = values
 
 
-def merge_counts(ids: Sequence[PromptId], successes: IntP, trials: IntP) -> tuple[list[PromptId], IntP, IntP]:
-    """Drop entries without trials and add up ids given twice, in order of first appearance."""
+def checked_counts(
+    ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike
+) -> tuple[list[PromptId], IntP, IntP]:
+    """Check verified counts, drop entries without trials and add up ids given twice, in order of appearance.
+
+    Raises:
+        ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
+    """
+    names = prompt_ids("ids", ids)
+    s, n = counts_pair(successes, trials, length=len(names))
     position: dict[PromptId, int] = {}
-    kept = [index for index, count in enumerate(trials.tolist()) if count > 0]
-    slots = [position.setdefault(ids[index], len(position)) for index in kept]
+    kept = [index for index, count in enumerate(n.tolist()) if count > 0]
+    slots = [position.setdefault(names[index], len(position)) for index in kept]
     total_successes = np.zeros(len(position), np.int64)
     total_trials = np.zeros(len(position), np.int64)
-    np.add.at(total_successes, slots, successes[kept])
-    np.add.at(total_trials, slots, trials[kept])
+    np.add.at(total_successes, slots, s[kept])
+    np.add.at(total_trials, slots, n[kept])
     return list(position), total_successes, total_trials
