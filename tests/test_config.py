@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import neyman
 from neyman._settings import parse_options, read_toml
+from neyman._task_settings import TASKS
 from neyman.beliefs import Counts
-from neyman.config import TASKS, Config, from_mapping, to_toml
+from neyman.config import Config, from_mapping, to_toml
 from neyman.errors import ArgumentError, MissingExtraError
 
 

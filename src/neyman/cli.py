@@ -17,7 +17,8 @@ from rich.console import Console
 
 from neyman import __version__
 from neyman._settings import read_toml
-from neyman.config import TASKS, Config, from_mapping, to_toml
+from neyman._task_settings import TASKS
+from neyman.config import Config, from_mapping, to_toml
 from neyman.errors import ArgumentError, NeymanError
 from neyman.files import write_atomic
 
