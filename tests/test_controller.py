@@ -932,3 +932,16 @@ def test_ten_thousand_prompts_told_in_small_portions_end_in_a_balanced_step(name
     batch = controller.finish()
     assert len(batch) > 0
     assert 0 < controller.ledger.requested <= 88_000  # the budget and its allowance for failures
+
+
+def test_a_group_counted_again_after_its_probe_says_so():
+    controller = neyman.Controller(
+        neyman.preset("neyman", among=1.0), neyman.Budget(rollouts=64), pool=range(40)
+    )
+    controller.begin(range(8))
+    while not controller.is_done:
+        controller.tell(
+            [outcome(i, r.prompt_id, float(i % 2)) for r in controller.ask() for i in r.rollout_ids]
+        )
+    controller.finish()
+    assert {r.reason for r in controller.group_reports} == {neyman.Reason.RECOUNT.value}

@@ -11,7 +11,7 @@ from neyman.step import Reason, Request
 if TYPE_CHECKING:
     from neyman.engine import Engine
 
-_URGENT = (Reason.RETRY, Reason.COMMIT, Reason.CONTINUE, Reason.CARRIED)
+_URGENT = (Reason.RETRY, Reason.COMMIT, Reason.CONTINUE, Reason.RECOUNT, Reason.CARRIED)
 
 
 def priority(reason: Reason) -> int:

@@ -230,7 +230,7 @@ class Engine:
         ids = [group.prompt_id for group in self.groups]
         counts = self.strategy.allocate.counts(self.evidence(ids, issued), total)
         for index, n in enumerate(counts.tolist()):
-            self.groups[index].size, self.groups[index].reason = n, Reason.CONTINUE
+            self.groups[index].size, self.groups[index].reason = n, Reason.RECOUNT
             self.plan(index, n)
 
     def tell(self, news: News) -> None:

@@ -32,6 +32,7 @@ class Reason(StrEnum):
     PROBE = "a first look, before more is spent on this prompt"
     COMMIT = "the outcomes are mixed: the group is completed"
     CONTINUE = "no verdict yet: the next look"
+    RECOUNT = "the rest of the budget, counted again in the light of the probes"
     EXTEND = "budget that opens no further group goes to one at hand, with signal where there is any"
     RETRY = "an earlier rollout of this group gave no valid result"
     CARRIED = "effective rollouts kept from an earlier step"

@@ -42,7 +42,8 @@ class TokenFactor:
 
     GRPO's per-token losses get advantages of shape (rows, tokens). Losses with one ratio per sequence (RLOO,
     ``importance_sampling_level="sequence"``) have no place for them: there the gradient of each token's
-    log-probability is scaled and its value left alone, which is the same update.
+    log-probability is scaled and its value left alone, which is the same update, except that a KL term in the
+    loss (GRPO, ``beta > 0``) is scaled with it.
 
     Args:
         session: the trainer's session.
