@@ -17,8 +17,23 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-HARD = ["train", "--task.regime", "hard", "--trainer.steps", "80"]
-HARD_SMALL_GROUPS = [*HARD, "--trainer.prompts-per-step", "32", "--trainer.group-size", "4"]
+# The demo again under other conditions: file name -> (heading, command of neyman).
+VARIANTS: dict[str, tuple[str, list[str]]] = {
+    "demo_other_seeds": ("The demo on five other seeds", ["train", "--seeds", "10", "11", "12", "13", "14"]),
+    "demo_twice_as_long": (
+        "The demo at twice the budget, with `vip`",
+        ["train", "--trainer.steps", "96", "--baselines", "uniform", "vip"],
+    ),
+    "hard": (
+        "The hard regime, 16 prompts x 8 rollouts a step",
+        ["train", "--task.regime", "hard", "--trainer.steps", "80"],
+    ),
+    "hard_small_groups": (
+        "The hard regime, 32 prompts x 4 rollouts a step",
+        ["train", "--task.regime", "hard", "--trainer.steps", "80", "--trainer.prompts-per-step", "32",
+         "--trainer.group-size", "4"],
+    ),
+}  # fmt: skip
 
 
 def measure(data: str | None, demo: Path) -> None:
@@ -29,7 +44,7 @@ def measure(data: str | None, demo: Path) -> None:
         [sys.executable, str(HERE / "overhead.py"), "--out", str(RESULTS / "overhead.json")],
         [sys.executable, "-m", "neyman.cli", "demo", "--out", str(demo)],
     ]
-    for name, words in (("hard", HARD), ("hard_small_groups", HARD_SMALL_GROUPS)):
+    for name, (_, words) in VARIANTS.items():
         commands.append([sys.executable, "-m", "neyman.cli", *words, "--out", str(demo.parent / name)])
     if data:
         out = str(RESULTS / "beliefs.json")
@@ -38,7 +53,7 @@ def measure(data: str | None, demo: Path) -> None:
         print("$", *command, flush=True)
         subprocess.run(command, check=True, env=environment)
     shutil.copy(demo / "summary.json", RESULTS / "demo.json")
-    for name in ("hard", "hard_small_groups"):
+    for name in VARIANTS:
         shutil.copy(demo.parent / name / "summary.json", RESULTS / f"{name}.json")
     picture(demo, HERE.parent / "docs" / "demo.svg")
 
@@ -124,19 +139,25 @@ def demo(figures: dict[str, Any]) -> list[str]:
         "order on one warm-started policy)",
         "",
         *_comparison(figures),
+        *variants(),
     ]
 
 
-def hard(figures: dict[str, Any]) -> list[str]:
-    """Render the hard regime, where learning jumps at a moment of luck."""
-    title = "### The hard regime, 16 prompts x 8 rollouts a step"
-    return [title, "", f"`neyman {' '.join(HARD)} --out DIR`", "", *_comparison(figures)]
-
-
-def hard_small_groups(figures: dict[str, Any]) -> list[str]:
-    """Render the hard regime with more prompts and smaller groups, which suit uniform better."""
-    title = "### The hard regime, 32 prompts x 4 rollouts a step"
-    return [title, "", f"`neyman {' '.join(HARD_SMALL_GROUPS)} --out DIR`", "", *_comparison(figures)]
+def variants() -> list[str]:
+    """Render the demo's variants, those that help and those that do not."""
+    lines = []
+    for name, (title, words) in VARIANTS.items():
+        figures = _load(name)
+        if figures is not None:
+            lines += [
+                "",
+                f"### {title}",
+                "",
+                f"`neyman {' '.join(words)} --out DIR`",
+                "",
+                *_comparison(figures),
+            ]
+    return lines
 
 
 def beliefs(figures: dict[str, Any]) -> list[str]:
@@ -222,8 +243,6 @@ def render() -> None:
     ]
     for name, section in (
         ("demo", demo),
-        ("hard", hard),
-        ("hard_small_groups", hard_small_groups),
         ("beliefs", beliefs),
         ("allocation", allocation),
         ("overhead", overhead),
