@@ -124,7 +124,7 @@ def test_counts_are_taken_again_when_all_probes_are_in():
 
 
 def test_a_size_that_does_not_fit_the_budget_says_what_would():
-    controller = Controller(preset("uniform", size=4), budget=Budget(rollouts=32))
+    controller = Controller(preset("uniform", group_size=4), budget=Budget(rollouts=32))
     with pytest.raises(InfeasibleError, match="set the budget to 12, or bring 8 prompts"):
         controller.begin(range(3))
 

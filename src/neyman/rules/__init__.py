@@ -8,6 +8,7 @@ from neyman.rules._view import Verdict as Verdict
 from neyman.rules.allocate import Each as Each
 from neyman.rules.allocate import VarianceOptimal as VarianceOptimal
 from neyman.rules.allocate import WaterLevel as WaterLevel
+from neyman.rules.select import ClosestTo as ClosestTo
 from neyman.rules.select import HighestVariance as HighestVariance
 from neyman.rules.select import InOrder as InOrder
 from neyman.rules.stop import EarlyVerdict as EarlyVerdict
@@ -15,6 +16,7 @@ from neyman.rules.stop import FullGroup as FullGroup
 
 __all__ = [
     "Allocate",
+    "ClosestTo",
     "Each",
     "EarlyVerdict",
     "Evidence",

@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from neyman._checks import choice, real
+from neyman._checks import FloatP, choice, real
 from neyman.keyed import PromptId
 from neyman.rules._view import StepView
 
@@ -24,6 +24,24 @@ class InOrder:
         """Return the next ``count`` prompts."""
         brought = list(view.candidates[:count])
         return brought + view.fresh(count - len(brought)) if len(brought) < count else brought
+
+
+def _candidates(view: StepView, among: float, count: int) -> list[PromptId]:
+    """Return the host's prompts and enough of the pool for ``among`` times ``count``."""
+    ids = list(view.candidates)
+    return ids + view.fresh(max(0, round(among * count) - len(ids)))
+
+
+def _rates(view: StepView, ids: list[PromptId], explore: str) -> FloatP:
+    """Return one posterior draw per prompt, or the posterior means."""
+    if explore == "thompson":
+        return view.belief.sample(ids, view.rng("select", len(ids)))
+    return view.belief.predict(ids)[0]
+
+
+def _best(ids: list[PromptId], score: FloatP, count: int) -> list[PromptId]:
+    """Return the ``count`` prompts of the highest score, best first; ties keep the candidates' order."""
+    return [ids[i] for i in np.argsort(-score, kind="stable")[:count]]
 
 
 @final
@@ -48,14 +66,38 @@ class HighestVariance:
 
     def pick(self, view: StepView, count: int) -> list[PromptId]:
         """Return the best ``count`` of the candidates, best first; ties keep the candidates' order."""
-        ids = list(view.candidates)
-        ids += view.fresh(max(0, round(self.among * count) - len(ids)))
+        ids = _candidates(view, self.among, count)
         if not ids:
             return []
-        if self.explore == "thompson":
-            rate = view.belief.sample(ids, view.rng("select", len(ids)))
-            score = rate * (1.0 - rate)
-        else:
-            score = view.belief.expected_variance(ids)
-        best = np.argsort(-score, kind="stable")[:count]
-        return [ids[i] for i in best]
+        if self.explore == "mean":
+            return _best(ids, view.belief.expected_variance(ids), count)
+        rate = _rates(view, ids, self.explore)
+        return _best(ids, rate * (1.0 - rate), count)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ClosestTo:
+    """The candidates whose success rate is nearest to a target, over the host's prompts and some of the pool.
+
+    Args:
+        target: the success rate looked for.
+        among: candidates looked at, as a multiple of the prompts to pick; the host's own always are.
+        explore: "thompson" takes one posterior draw per candidate, "mean" the posterior mean.
+
+    Source: MoPPS, arXiv 2507.04632 (posterior draws); PCL, arXiv 2510.01135 (means of a value model).
+    """
+
+    target: float = 0.5
+    among: float = 8.0
+    explore: str = "thompson"
+
+    def __post_init__(self) -> None:
+        real("target", self.target, low=0.0, high=1.0)
+        real("among", self.among, low=1.0)
+        choice("explore", self.explore, ("thompson", "mean"))
+
+    def pick(self, view: StepView, count: int) -> list[PromptId]:
+        """Return the nearest ``count`` of the candidates, nearest first; ties keep the candidates' order."""
+        ids = _candidates(view, self.among, count)
+        return _best(ids, -np.abs(_rates(view, ids, self.explore) - self.target), count) if ids else []

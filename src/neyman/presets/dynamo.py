@@ -1,0 +1,25 @@
+"""DynaMO: rollouts in proportion to the reward's deviation, and a factor per token.
+
+Source: DynaMO, arXiv 2602.19208 (Findings of ACL 2026).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neyman import beliefs, rules
+from neyman.strategy import Strategy
+
+
+def build(*, lower: int = 4, upper: int = 32, variant: str = "sqrt", modulation: Any = "default") -> Strategy:
+    """Return `dynamo`; ``modulation=None`` leaves the tokens alone."""
+    if modulation == "default":
+        from neyman.modulation import Modulation  # noqa: PLC0415 (torch is an extra)
+
+        modulation = Modulation()
+    return Strategy(
+        name="dynamo",
+        allocate=rules.WaterLevel(lower, upper, variant=variant),
+        belief=beliefs.Counts(discount=1.0, fade=1.0),
+        modulation=modulation,
+    )
