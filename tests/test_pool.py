@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,7 +75,10 @@ def test_orders_differ_by_seed_and_epoch_and_kinds_of_ids_do_not_matter():
 
 @pytest.mark.parametrize(
     ("state", "message"),
-    [({}, "must have the keys"), ({"epoch": 0, "opened": "ff" * 9}, "another number of prompts")],
+    [
+        ({}, "must have the keys"),
+        ({"epoch": 0, "opened": "ff" * 9, "opened_at": ""}, "another number of prompts"),
+    ],
 )
 def test_a_state_that_does_not_fit_is_refused(state, message):
     with pytest.raises(StateError, match=message):
@@ -88,3 +92,27 @@ def test_ids_must_be_distinct_and_there():
         Pool([], seed=0)
     assert len(Pool(["a"], seed=0)) == 1
     assert Pool(["a"], seed=0).ids == ("a",)
+
+
+def test_browsing_offers_the_whole_pool_evenly_opened_or_not():
+    pool, rng = Pool(range(20), seed=0), np.random.default_rng(0)
+    pool.open(range(10))
+    offered = np.bincount([i for _ in range(2_000) for i in pool.browse(5, {3}, rng)], minlength=20)
+    assert offered[3] == 0
+    # 2,000 x 5 draws over 19 prompts: 526 each, standard deviation about 20
+    assert np.abs(np.delete(offered, 3) - 526).max() < 100
+    assert sorted(pool.browse(50, {3}, rng)) == sorted(set(range(20)) - {3})
+    assert pool.browse(0, set(), rng) == []
+
+
+def test_what_was_not_opened_for_long_is_overdue_longest_ago_first():
+    pool = Pool(["a", "b", "c"], seed=0)
+    assert pool.overdue(0.0, set()) == []
+    pool.open(["a"], passes=2.0)
+    pool.open(["b"], passes=1.0)
+    assert pool.overdue(1.5, set()) == ["c", "b"]
+    assert pool.overdue(1.5, {"c"}) == ["b"]
+    pool.open(["c"], passes=2.5)
+    again = Pool(["a", "b", "c"], seed=0)
+    again.load_state_dict(through_json(pool.state_dict()))
+    assert again.overdue(3.0, set()) == pool.overdue(3.0, set()) == ["b", "a", "c"]

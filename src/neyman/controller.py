@@ -26,6 +26,7 @@ _KEYS = {
     "step",
     "clock",
     "next_rollout",
+    "passes",
     "belief",
     "ledger",
     "pool",
@@ -231,6 +232,7 @@ class Controller:
         self._engine.settle_all()
         batch = self._close(ended_early=ended_early)
         self._late |= {i: group.prompt_id for group in self._engine.groups for i in group.out()}
+        self._engine.tick()
         self._is_open = False
         return batch
 

@@ -10,15 +10,14 @@ from typing import Any, final
 import numpy as np
 
 from neyman import beliefs
-from neyman._checks import FloatP, IntP
 from neyman.asking import priority
 from neyman.errors import StateError
 from neyman.groups import Group, Phase, Slot, SlotState
-from neyman.keyed import PromptId, keyed_rng
+from neyman.keyed import PromptId
 from neyman.ledger import Fate, Ledger
 from neyman.messages import News, Place, Told
 from neyman.pool import Pool
-from neyman.rules import Evidence, StepView
+from neyman.sight import evidence, step_view
 from neyman.step import Budget, Cancel, GroupReport, Reason, Status
 from neyman.strategy import Strategy
 from neyman.waiting import Waiting
@@ -65,6 +64,7 @@ class Engine:
         self.ledger = Ledger()
         self.step = -1
         self.clock = -1  # the step to which the belief has been advanced
+        self.passes = 0.0  # over the pool, by the rollouts asked for before this step
         self.next_rollout = 0
         self.carried: list[Group] = []
         self.waves = Waves(self)
@@ -128,16 +128,6 @@ class Engine:
             self.step = before
             raise
 
-    def view(self) -> StepView:
-        """Return the step as a selection rule sees it."""
-        return StepView(
-            step=self.step,
-            candidates=tuple(self.unopened),
-            fresh=lambda count: self.pool.peek(count, self.taken) if self.pool is not None else [],
-            belief=self.strategy.belief,
-            rng=lambda *keys: keyed_rng(self.seed, self.step, *keys),
-        )
-
     def open(
         self, prompt_ids: Sequence[PromptId], *, sizes: Sequence[int], lengths: Sequence[int], reason: Reason
     ) -> None:
@@ -158,7 +148,7 @@ class Engine:
             self.plan(self.add(group), lengths[place])
             opened.append(prompt_id)
         if self.pool is not None:
-            self.pool.open(opened)
+            self.pool.open(opened, self.passes)
         self.ledger.visit(opened)
 
     def add(self, group: Group) -> int:
@@ -200,35 +190,24 @@ class Engine:
             count = max(1, self.left // rule.group_size(self.average))
         if rule.probe:
             count = min(count, max(1, self.left // rule.probe))
-        ids = self.strategy.select.pick(self.view(), count)
+        ids = self.strategy.select.pick(step_view(self), count)
         self.exhausted = len(ids) < count
         if not ids:
             return
         first = rule.probe if rule.probe * len(ids) <= self.left else 0
         issued = np.full(len(ids), first, dtype=np.int64)
         # After a probe the counts are taken again; that they exist is checked now, not in the middle of a step.
-        counts = rule.counts(self.evidence(ids, issued), self.left).tolist()
+        counts = rule.counts(evidence(self, ids, issued), self.left).tolist()
         self.recount_pending = first > 0
         sizes = issued.tolist() if first else counts
         self.open(ids, sizes=sizes, lengths=sizes, reason=Reason.PROBE if first else Reason.PLANNED)
-
-    def evidence(self, ids: Sequence[PromptId], issued: IntP) -> Evidence:
-        """Join the belief with the outcomes of this step, as a Beta per prompt."""
-        a, b = beliefs.beta_parameters(self.strategy.belief, ids)
-        by_id = {group.prompt_id: group for group in self.groups}
-        told = [by_id[i].outcomes() if i in by_id else (0, 0) for i in ids]
-        successes: FloatP = np.array([s for s, _ in told], dtype=np.float64)
-        trials: FloatP = np.array([n for _, n in told], dtype=np.float64)
-        return Evidence(
-            ids=ids, belief=self.strategy.belief, a=a + successes, b=b + trials - successes, issued=issued
-        )
 
     def _recount(self) -> None:
         self.recount_pending = False
         issued = np.array([len(group.slots) for group in self.groups], dtype=np.int64)
         total = int(issued.sum()) + self.left
         ids = [group.prompt_id for group in self.groups]
-        counts = self.strategy.allocate.counts(self.evidence(ids, issued), total)
+        counts = self.strategy.allocate.counts(evidence(self, ids, issued), total)
         for index, n in enumerate(counts.tolist()):
             self.groups[index].size, self.groups[index].reason = n, Reason.RECOUNT
             self.plan(index, n)
@@ -307,6 +286,11 @@ class Engine:
             self.left += slot.tries == 0
             self.retries_left += slot.tries > 0
 
+    def tick(self) -> None:
+        """Count the passes over the pool that the step's rollouts make."""
+        if self.pool is not None:
+            self.passes += self.asked / (self.average * len(self.pool))
+
     def close_plans(self) -> None:
         """Give up what the token budget cannot pay any more."""
         self.was_cut = self.was_cut or not self.is_done
@@ -328,6 +312,7 @@ class Engine:
         """Return what outlives a step beside the belief, JSON-safe."""
         return {
             **{name: getattr(self, name) for name in _KEPT},
+            "passes": self.passes,
             "ledger": self.ledger.state_dict(),
             "carried": [group.state_dict() for group in self.carried],
             "yield": self.waves.observed.state_dict(),
@@ -337,6 +322,7 @@ class Engine:
         """Restore what outlives a step beside the belief."""
         for name in _KEPT:
             setattr(self, name, int(state[name]))
+        self.passes = float(state["passes"])
         self.ledger.load_state_dict(state["ledger"])
         self.carried = [Group.from_state(raw) for raw in state["carried"]]
         self.waves.observed.load_state_dict(state["yield"])

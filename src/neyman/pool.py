@@ -46,6 +46,7 @@ class Pool:
         self._epoch = 0
         self._opened = np.zeros(len(self._ids), dtype=bool)
         self._left = len(self._ids)
+        self._opened_at = np.zeros(len(self._ids), dtype=np.float32)  # in passes
         self._shuffle()
 
     def __len__(self) -> int:
@@ -103,11 +104,39 @@ class Pool:
                 if len(found) == count:
                     return
 
-    def open(self, prompt_ids: Iterable[PromptId]) -> None:
-        """Mark prompts as opened; ids outside the pool are the host's own and leave it alone."""
+    def browse(self, count: int, exclude: set[PromptId], rng: np.random.Generator) -> list[PromptId]:
+        """Return up to ``count`` prompts not in ``exclude``, drawn evenly from the whole pool.
+
+        What a rule chooses among: `peek` would offer, again and again, what it passed over before.
+        """
+        if count <= 0:
+            return []
+        tries = min(len(self._ids), count + len(exclude))
+        found: list[PromptId] = []
+        self._take(rng.choice(len(self._ids), size=tries, replace=False), count, exclude, found)
+        return found
+
+    def overdue(self, since: float, exclude: set[PromptId]) -> list[PromptId]:
+        """Return the prompts not in ``exclude`` that were last opened before ``since`` passes, longest ago first."""
+        late = np.flatnonzero(self._opened_at < since)
+        order = late[np.argsort(self._opened_at[late], kind="stable")]
+        found: list[PromptId] = []
+        self._take(order, len(order), exclude, found)
+        return found
+
+    def open(self, prompt_ids: Iterable[PromptId], passes: float = 0.0) -> None:
+        """Mark prompts as opened; ids outside the pool are the host's own and leave it alone.
+
+        Args:
+            prompt_ids: the prompts.
+            passes: the time, in passes over the pool.
+        """
         for prompt_id in prompt_ids:
             position = self._position(prompt_id)
-            if position is None or self._opened[position]:
+            if position is None:
+                continue
+            self._opened_at[position] = passes
+            if self._opened[position]:
                 continue
             self._opened[position] = True
             self._left -= 1
@@ -120,8 +149,12 @@ class Pool:
             self._cursor += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, JSON-safe: the epoch and the opened positions as packed bits."""
-        return {"epoch": self._epoch, "opened": np.packbits(self._opened).tobytes().hex()}
+        """Return the state, JSON-safe: the epoch, the opened positions as packed bits, and when they were."""
+        return {
+            "epoch": self._epoch,
+            "opened": np.packbits(self._opened).tobytes().hex(),
+            "opened_at": self._opened_at.astype("<f4").tobytes().hex(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a pool of the same ids.
@@ -129,13 +162,17 @@ class Pool:
         Raises:
             StateError: keys or sizes do not fit.
         """
-        if set(state) != {"epoch", "opened"}:
-            raise StateError(f"pool state must have the keys epoch and opened, got {sorted(state)}")
+        if set(state) != {"epoch", "opened", "opened_at"}:
+            raise StateError(
+                f"pool state must have the keys epoch, opened and opened_at, got {sorted(state)}"
+            )
         bits = np.frombuffer(bytes.fromhex(state["opened"]), dtype=np.uint8)
-        if len(bits) != (len(self._ids) + 7) // 8:
+        times = np.frombuffer(bytes.fromhex(state["opened_at"]), dtype="<f4")
+        if len(bits) != (len(self._ids) + 7) // 8 or len(times) != len(self._ids):
             raise StateError(f"pool state is for another number of prompts than {len(self._ids)}")
         self._epoch = int(state["epoch"])
         self._opened = np.unpackbits(bits)[: len(self._ids)].astype(bool)
+        self._opened_at = times.astype(np.float32)
         self._left = int(len(self._ids) - self._opened.sum())
         self._shuffle()
         self.open(())

@@ -10,6 +10,7 @@ from neyman.groups import Phase, SlotState
 from neyman.keyed import PromptId
 from neyman.ledger import Fate
 from neyman.rules.audit import Audit, audit
+from neyman.sight import step_view
 from neyman.step import Reason
 from neyman.yields import Yield
 
@@ -171,7 +172,7 @@ class Waves:
             return
         wanted = 0 if engine.exhausted else self._wanted(missing)
         if wanted > 0:
-            ids = engine.strategy.select.pick(engine.view(), wanted)
+            ids = engine.strategy.select.pick(step_view(engine), wanted)
             engine.exhausted = len(ids) < wanted
             self._open(ids)
         if engine.strategy.close != "fixed_train" and not engine.live and engine.left > 0:

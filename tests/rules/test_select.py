@@ -8,14 +8,17 @@ import pytest
 from neyman.beliefs import Counts
 from neyman.errors import ArgumentError
 from neyman.keyed import keyed_rng
-from neyman.rules import HighestVariance, InOrder, StepView
+from neyman.rules import ClosestTo, HighestVariance, InOrder, Revisit, StepView
 
 
-def view(candidates, fresh=(), belief=None, seed=0):
+def view(candidates, fresh=(), belief=None, seed=0, due=()):
     return StepView(
         step=0,
         candidates=tuple(candidates),
         fresh=lambda count: list(fresh)[: max(count, 0)],
+        browse=lambda count: list(fresh)[: max(count, 0)],
+        overdue=lambda passes: list(due),
+        group_size=8,
         belief=belief or Counts(prior=(1.0, 1.0)),
         rng=lambda *keys: keyed_rng(seed, *keys),
     )
@@ -67,3 +70,29 @@ def test_exploration_gives_the_uncertain_a_chance_and_is_keyed():
 def test_illegal_arguments_name_themselves(arguments, name):
     with pytest.raises(ArgumentError, match=name):
         HighestVariance(**arguments)
+
+
+def test_the_nearest_to_the_target_come_first():
+    belief = seen({"easy": (36, 40), "hard": (0, 40), "half": (20, 40), "fair": (28, 40)})
+    among = view(["easy", "hard", "half", "fair"], (), belief)
+    assert ClosestTo(explore="mean").pick(among, 2) == ["half", "fair"]
+    assert ClosestTo(0.9, explore="mean").pick(among, 2) == ["easy", "fair"]
+    assert ClosestTo().pick(view([], []), 2) == []
+    with pytest.raises(ArgumentError, match="target must be a finite number in"):
+        ClosestTo(1.5)
+
+
+def test_prompts_that_waited_too_long_come_before_what_a_rule_prefers_up_to_a_share():
+    belief = seen({"dead": (0, 40), "lost": (0, 40), "half": (20, 40), "fair": (28, 40)})
+    everything = view(["half", "fair", "dead", "lost"], (), belief, due=["lost", "dead"])
+    rule = Revisit(HighestVariance(explore="mean"), passes=2.0)
+    assert rule.pick(everything, 2) == ["lost", "half"]
+    assert rule.pick(everything, 4) == ["lost", "dead", "half", "fair"]
+    assert Revisit(HighestVariance(explore="mean"), share=0.0).pick(everything, 2) == ["half", "fair"]
+    assert rule.pick(view(["half"], (), belief), 1) == ["half"]
+
+
+def test_a_prompt_that_is_due_and_preferred_is_picked_once():
+    belief = seen({"half": (20, 40), "fair": (28, 40)})
+    rule = Revisit(HighestVariance(explore="mean"))
+    assert rule.pick(view(["half", "fair"], (), belief, due=["half"]), 2) == ["half", "fair"]

@@ -11,6 +11,7 @@ from neyman.rules.allocate import WaterLevel as WaterLevel
 from neyman.rules.select import ClosestTo as ClosestTo
 from neyman.rules.select import HighestVariance as HighestVariance
 from neyman.rules.select import InOrder as InOrder
+from neyman.rules.select import Revisit as Revisit
 from neyman.rules.stop import EarlyVerdict as EarlyVerdict
 from neyman.rules.stop import FullGroup as FullGroup
 
@@ -23,6 +24,7 @@ __all__ = [
     "FullGroup",
     "HighestVariance",
     "InOrder",
+    "Revisit",
     "Select",
     "StepView",
     "VarianceOptimal",

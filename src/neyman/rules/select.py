@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from neyman._checks import FloatP, choice, real
 from neyman.keyed import PromptId
-from neyman.rules._view import StepView
+from neyman.rules._view import Select, StepView
 
 
 @final
@@ -29,7 +30,7 @@ class InOrder:
 def _candidates(view: StepView, among: float, count: int) -> list[PromptId]:
     """Return the host's prompts and enough of the pool for ``among`` times ``count``."""
     ids = list(view.candidates)
-    return ids + view.fresh(max(0, round(among * count) - len(ids)))
+    return ids + view.browse(max(0, round(among * count) - len(ids)))
 
 
 def _rates(view: StepView, ids: list[PromptId], explore: str) -> FloatP:
@@ -101,3 +102,34 @@ class ClosestTo:
         """Return the nearest ``count`` of the candidates, nearest first; ties keep the candidates' order."""
         ids = _candidates(view, self.among, count)
         return _best(ids, -np.abs(_rates(view, ids, self.explore) - self.target), count) if ids else []
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Revisit:
+    """A floor under any selection: prompts not opened for long come first, so that none is lost.
+
+    Args:
+        inner: the rule that chooses the others.
+        passes: how long a prompt may wait, in passes over the pool.
+        share: of the prompts picked at once, the most that may be taken for this.
+
+    Guarantee: a prompt waits at most ``passes`` and one step, unless more than ``share`` of the picks were due.
+    """
+
+    inner: Select
+    passes: float = 2.0
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        real("passes", self.passes, low=0.0, open_low=True)
+        real("share", self.share, low=0.0, high=1.0)
+
+    def pick(self, view: StepView, count: int) -> list[PromptId]:
+        """Return the prompts that are due, longest ago first, then the inner rule's."""
+        due = view.overdue(self.passes)[: math.ceil(self.share * count)]
+        if not due:
+            return self.inner.pick(view, count)
+        chosen = dict.fromkeys(due)
+        # Asked for in full: the inner rule may choose among those that are due, too.
+        return [*chosen, *(i for i in self.inner.pick(view, count) if i not in chosen)][:count]
