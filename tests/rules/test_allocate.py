@@ -58,6 +58,11 @@ def test_variance_optimal_is_the_exact_allocation_above_what_was_issued(a, estim
     assert (counts >= lower).all()
 
 
+def test_a_probe_below_the_lower_bound_does_not_undercut_it():
+    known = evidence([20.0, 1.0, 1.0], [20.0, 99.0, 99.0], issued=[2, 2, 2])
+    np.testing.assert_array_equal(VarianceOptimal(6, 32, probe=2).counts(known, 20), [8, 6, 6])
+
+
 def test_the_plug_in_overrates_what_is_uncertain():
     known = evidence([0.5, 30.0], [0.5, 15.0])
     exact = VarianceOptimal(2, 64).counts(known, 40)

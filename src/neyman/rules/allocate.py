@@ -102,7 +102,7 @@ class VarianceOptimal:
     def counts(self, evidence: Evidence, budget: int) -> IntP:
         """Return the optimal counts, never below what was asked for already."""
         spread = evidence.mean * (1.0 - evidence.mean) if self.plug_in else evidence.expected_variance
-        lower = evidence.issued if evidence.issued.any() else np.full(len(spread), self.lower, dtype=np.int64)
+        lower = np.maximum(evidence.issued, self.lower)
         return formulas.allocate(
             spread=spread,
             budget=budget,
