@@ -945,3 +945,27 @@ def test_a_group_counted_again_after_its_probe_says_so():
         )
     controller.finish()
     assert {r.reason for r in controller.group_reports} == {neyman.Reason.RECOUNT.value}
+
+
+def test_a_restored_step_does_not_wait_for_cancelled_rollouts_that_nobody_asks_for_again():
+    def make():
+        strategy = preset(
+            "sara", group_size=8, schedule=(2,), speculate=True, threshold=0.9, close="fixed_spend"
+        )
+        return Controller(strategy, Budget(tokens=400, tokens_per_rollout=10), pool=range(100))
+
+    controller = make()
+    controller.begin(range(5))
+    requests = controller.ask(capacity=20)
+    controller.tell(outcome(i, r.prompt_id, 0, n_tokens=30) for r in requests for i in r.rollout_ids[:2])
+    restored = make()
+    restored.load_state_dict(through_json(controller.state_dict()))
+    for _ in range(100):
+        if restored.is_done:
+            break
+        restored.tell(
+            outcome(i, r.prompt_id, i % 2, n_tokens=30) for r in restored.ask() for i in r.rollout_ids
+        )
+        assert_consistent(restored)
+    assert restored.is_done
+    assert restored.finish().stop_reason is StopReason.BUDGET

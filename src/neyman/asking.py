@@ -54,7 +54,7 @@ def _token_room(engine: Engine, capacity: int | None) -> int | None:
     if budget.tokens is None or budget.tokens_per_rollout is None:
         return capacity
     free = int((budget.tokens - engine.tokens_told) // budget.tokens_per_rollout) - engine.out
-    if free <= 0 and not engine.out:
+    if free <= 0 and not engine.awaited:
         engine.close_plans()
     return max(0, free if capacity is None else min(free, capacity))
 

@@ -79,6 +79,7 @@ class Engine:
         self.live: dict[int, None] = {}
         self.waiting = Waiting()
         self.lost: list[tuple[int, Slot]] = []  # out when the state was saved
+        self.forsaken: list[Slot] = []  # likewise, of groups that had ended: nobody asks for them again
         self.cancels: list[Cancel] = []
         self.left = self.budget.planned_rollouts
         self.retries_left = math.floor(self.retry_share * self.left + 1e-9)
@@ -98,6 +99,11 @@ class Engine:
     def is_done(self) -> bool:
         """Whether nothing is planned, out and wanted, or to be counted again."""
         return not self.live and not self.recount_pending
+
+    @property
+    def awaited(self) -> int:
+        """Rollouts that are out and may still come; those that only the saving process knew of may not."""
+        return self.out - sum(slot.state is SlotState.OUT for slot in self.forsaken)
 
     @property
     def average(self) -> int:
@@ -354,11 +360,13 @@ class Engine:
         for name in _OPEN:
             setattr(self, name, state[name])
         for index, group in enumerate(self.groups):
-            states = [slot.state for slot in group.slots]
-            self.out += states.count(SlotState.OUT)
-            if index in self.live:
-                self.lost += [(index, slot) for slot in group.slots if slot.state is SlotState.OUT]
-                if SlotState.PLANNED in states:
-                    self._wait(index)
+            out = [slot for slot in group.slots if slot.state is SlotState.OUT]
+            self.out += len(out)
+            if index not in self.live:
+                self.forsaken += out
+                continue
+            self.lost += [(index, slot) for slot in out]
+            if any(slot.state is SlotState.PLANNED for slot in group.slots):
+                self._wait(index)
         if self.strategy.verdict is not None:
             self.waves.restore()

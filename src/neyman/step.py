@@ -121,7 +121,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel:
-    """Rollouts of a prompt that are still out are no longer wanted; a host that can abort them should."""
+    """Rollouts of a prompt that are still out are no longer wanted; a host that can abort them should.
+
+    It tells them all the same, as aborted or with their result: until then they count as out.
+    """
 
     prompt_id: PromptId
     rollout_ids: tuple[int, ...]
