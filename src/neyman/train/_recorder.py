@@ -9,6 +9,7 @@ from typing import Any, final
 
 from transformers import TrainerCallback
 
+from neyman.step import GroupReport
 from neyman.train._folder import Progress, RunFolder
 
 PREFIX = "neyman/"
@@ -19,7 +20,8 @@ class Recorder(TrainerCallback):
     """Writes the metrics of a run, measures accuracy, and stops the run on its budget.
 
     Lines are written in the trainer's ``on_log``, which comes before a step's checkpoint is saved: a checkpoint
-    never knows of a step that the metrics do not.
+    never knows of a step that the metrics do not. A line has the groups of every generation that came since the
+    line before: none where a step trains on an earlier generation, several where it draws more than once.
 
     Args:
         folder: the run's directory.
@@ -47,6 +49,8 @@ class Recorder(TrainerCallback):
         self._before = progress.seconds
         self._reported = progress.step
         self._started = time.monotonic()
+        self._groups: list[GroupReport] = []
+        self._generation = -1  # the last one whose groups are taken
 
     @property
     def seconds(self) -> float:
@@ -57,12 +61,19 @@ class Recorder(TrainerCallback):
         """Start the clock, and measure the starting policy of a fresh run."""
         del args, control
         self._started = time.monotonic()
+        self._generation = self.trainer.controller.step  # restored by now: an earlier line has its groups
         if state.global_step == 0:
             self._measure(kwargs["model"], 0)
 
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Take the groups of a generation that more may follow within the step."""
+        del args, state, control, kwargs
+        self._take_groups()
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End the run when its rollouts are spent."""
+        """Take the step's groups, and end the run when its rollouts are spent."""
         del args, state, kwargs
+        self._take_groups()
         ledger = self.trainer.controller.ledger
         if ledger.requested - ledger.retries >= self.rollouts:
             control.should_training_stop = control.should_save = True
@@ -88,16 +99,23 @@ class Recorder(TrainerCallback):
                 "last": last,
                 "report": {n.removeprefix(PREFIX): v for n, v in numbers.items() if n.startswith(PREFIX)},
                 "account": controller.ledger.account(),
-                "groups": [asdict(group) for group in controller.group_reports],
+                "groups": [asdict(group) for group in self._groups],
                 "trainer": {n: v for n, v in numbers.items() if not n.startswith(PREFIX)},
             }
         )
+        self._groups = []
         if last or step % self.eval_every == 0:
             self._measure(kwargs["model"], step, durable=bool(control.should_save))
 
     def _measure(self, model: Any, step: int, *, durable: bool = False) -> None:
         measured = self.evaluate(model, step)
         self.folder.append({"event": "eval", "step": step, **self._spent(), **measured}, durable=durable)
+
+    def _take_groups(self) -> None:
+        controller = self.trainer.controller
+        if controller.step != self._generation:
+            self._generation = controller.step
+            self._groups += controller.group_reports
 
     def _spent(self) -> dict[str, int]:
         ledger = self.trainer.controller.ledger
