@@ -128,3 +128,30 @@ def test_a_damaged_or_foreign_checkpoint_is_refused_by_name(bench, checkpoint, t
     trainer = bench.build(strategy=neyman.preset("uniform"), output_dir=str(tmp_path), **SAVING).trainer
     with pytest.raises(StateError, match=DAMAGES[damage]):
         trainer.train(resume_from_checkpoint=str(copy))
+
+
+RECUTS = {
+    "fewer, longer steps": {"per_device_train_batch_size": 16, "steps_per_generation": 2},
+    "more, shorter steps": {"per_device_train_batch_size": 4, "steps_per_generation": 8},
+    "a larger batch": {"per_device_train_batch_size": 16},
+    "more iterations": {"num_iterations": 2},
+}
+
+
+@pytest.mark.parametrize("change", RECUTS.values(), ids=RECUTS)
+def test_a_generation_half_used_is_not_cut_otherwise(bench, checkpoint, tmp_path, change):
+    options = {**SAVING, **change, "output_dir": str(tmp_path)}
+    trainer = bench.build(strategy=neyman.preset("uniform"), **options).trainer
+    with pytest.raises(StateError, match=r"half used, cut with .*, here"):
+        trainer.train(resume_from_checkpoint=str(checkpoint))
+
+
+@pytest.mark.parametrize("change", RECUTS.values(), ids=RECUTS)
+def test_between_two_generations_the_cut_may_change(bench, tmp_path, change):
+    options = {**SAVING, "save_steps": 4, "max_steps": 4, "output_dir": str(tmp_path)}
+    bench.build(strategy=neyman.preset("uniform"), **options).trainer.train()
+    run = bench.build(strategy=neyman.preset("uniform"), **{**options, **change, "max_steps": 8})
+    run.trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    every = run.trainer.args.steps_per_generation * run.trainer.num_iterations
+    assert len(run.batches) == -(-4 // every)
+    assert run.trainer.controller.step == len(run.batches)

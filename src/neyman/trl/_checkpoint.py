@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from neyman.trl._session import Session
 
 STATE_FILE = "neyman_state.json"
-_VERSION = 1
+# What cuts a generation into steps: a half-used one fits no other cut.
+_CUT = ("generation_batch_size", "steps_per_generation", "num_iterations")
+_VERSION = 2
 
 
 @final
@@ -58,8 +60,9 @@ class Checkpoint:
         """Restore from a checkpoint folder.
 
         Raises:
-            StateError: no state of ours, a damaged file, another version, dataset or number of processes; the
-                message names the file and the way out.
+            StateError: no state of ours, a damaged file, another version, dataset or number of processes, or a
+                generation half used that these settings would cut otherwise; the message names the file and the
+                way out.
         """
         folder = Path(checkpoint)
         path = folder / STATE_FILE
@@ -83,6 +86,25 @@ class Checkpoint:
         session.load_modulation_state(state["modulation"])
         self._load_process(folder / self._process_file())
 
+    def _cut(self) -> dict[str, int]:
+        args = self._session.trainer.args
+        return {name: int(getattr(args, name)) for name in _CUT}
+
+    def _check_cut(self, path: Path, meta: dict[str, Any]) -> bool:
+        """Return whether generations are cut otherwise now, which only a whole one allows."""
+        saved, here = meta["cut"], self._cut()
+        if saved == here:
+            return False
+        if meta["step"] % (saved["steps_per_generation"] * saved["num_iterations"]):
+            differing = [
+                f"{name} {saved[name]}, here {here[name]}" for name in _CUT if saved[name] != here[name]
+            ]
+            raise StateError(
+                f"{path} holds a generation that is half used, cut with {'; '.join(differing)}: resume with the "
+                "settings that wrote the checkpoint, or from one that lies between two generations"
+            )
+        return True
+
     def _process_file(self) -> str:
         return f"neyman_process{self._session.trainer.accelerator.process_index}.safetensors"
 
@@ -102,6 +124,7 @@ class Checkpoint:
         held, rollouts = self._session.generation.store.pack()
         meta = {
             "step": trainer._step,  # noqa: SLF001
+            "cut": self._cut(),
             "batches": plain,
             "metrics": {mode: dict(values) for mode, values in trainer._metrics.items()},  # noqa: SLF001
             "rollouts": rollouts,
@@ -121,14 +144,15 @@ class Checkpoint:
             raise StateError(
                 f"{path} cannot be read ({error}): resume from an earlier checkpoint, or start a new run"
             ) from error
+        is_recut = self._check_cut(path, meta)
         batches: list[dict[str, Any]] = list(meta["batches"])
         device = trainer.accelerator.device
         for key, tensor in tensors.items():
             if key != "empty" and not RolloutStore.owns(key):
                 place, name = key.split(":", 1)
                 batches[int(place)][name] = tensor.to(device)
-        trainer._step = meta["step"]  # noqa: SLF001
-        trainer._buffered_inputs = batches or None  # noqa: SLF001
+        trainer._step = 0 if is_recut else meta["step"]  # noqa: SLF001
+        trainer._buffered_inputs = None if is_recut else batches or None  # noqa: SLF001
         for mode, values in meta["metrics"].items():
             trainer._metrics[mode].clear()  # noqa: SLF001
             for name, entries in values.items():
