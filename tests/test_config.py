@@ -278,3 +278,12 @@ def test_data_becomes_a_task_with_its_verifier(tmp_path):
 def test_the_package_needs_no_command_line_extra():
     assert issubclass(MissingExtraError, ImportError)
     assert not hasattr(neyman, "config") or "config" not in neyman.__all__
+
+
+def test_a_file_too_small_to_hold_anything_out_is_refused(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(f'{{"prompt": "{i} + 1", "answer": "{i + 1}"}}\n' for i in range(3)))
+    task = {"type": "data", "path": str(path), "test_share": 0.01}
+    config = from_mapping({"model": {"path": "some/model"}, "task": task})
+    with pytest.raises(ArgumentError, match=r"holds none of the 3 problems .* out"):
+        config.task.build()

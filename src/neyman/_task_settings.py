@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, field_validator
 
 from neyman._settings import Options, Section
+from neyman.errors import ArgumentError
 
 if TYPE_CHECKING:
     from neyman.tasks import Task, Verifier
@@ -105,10 +106,14 @@ class DataTask(Section):
         return None if path is None else path.absolute()
 
     def build(self) -> Task:
-        """Read the problems."""
+        """Read the problems.
+
+        Raises:
+            ArgumentError: a file that cannot be read, or no problem held out.
+        """
         from neyman.tasks import file_task  # noqa: PLC0415 - slow to import
 
-        return file_task(
+        task = file_task(
             self.path,
             self.test_path,
             test_share=self.test_share,
@@ -117,6 +122,12 @@ class DataTask(Section):
             answer=self.answer,
             duplicates=self.duplicates,
         )
+        if not task.test:
+            raise ArgumentError(
+                f"task.test_share={self.test_share} holds none of the {len(task.train)} problems of {self.path} out, "
+                "so that no accuracy could be measured: raise it, try another task.seed, or give task.test_path"
+            )
+        return task
 
     def build_verifier(self) -> Verifier:
         """Make what judges answers."""
