@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +12,15 @@ from neyman.config import Config
 from neyman.tasks import Problem, Task, Verifier, completion_text, exact_success_rates
 
 _BATCH = 64
+_log = logging.getLogger("neyman.train")
 
 
 def evaluation(
     config: Config, task: Task, verifier: Verifier, tokenizer: Any, seed: int
-) -> Callable[[Any, int], dict[str, Any]]:
+) -> Callable[[Any, int], dict[str, Any] | None]:
     """Return the measurement of a run: ``(model, step) -> {"accuracy", "problems", "exact"}``.
+
+    It is None where no answer could be judged: that is no accuracy, least of all 0.
 
     Args:
         config: the run's settings.
@@ -28,7 +32,7 @@ def evaluation(
     Guarantee: the training's own randomness is left as it was.
     """
 
-    def measure(model: Any, step: int) -> dict[str, Any]:
+    def measure(model: Any, step: int) -> dict[str, Any] | None:
         if config.is_exact:
             rates = exact_success_rates(model, tokenizer, task.test)
             return {"accuracy": float(rates.mean()), "problems": len(rates), "exact": True}
@@ -37,8 +41,10 @@ def evaluation(
             torch.manual_seed(1_000_003 * seed + step)
             verdicts = _sampled(config, task.test, verifier, model, tokenizer)
         judged = [verdict for verdict in verdicts if verdict is not None]
-        accuracy = sum(judged) / len(judged) if judged else 0.0
-        return {"accuracy": accuracy, "problems": len(judged), "exact": False}
+        if not judged:
+            _log.warning("step %d: no held-out answer could be judged, so there is no accuracy", step)
+            return None
+        return {"accuracy": sum(judged) / len(judged), "problems": len(judged), "exact": False}
 
     return measure
 
@@ -51,10 +57,7 @@ def _sampled(
     was_training = model.training
     model.eval()
     for start in range(0, len(problems), _BATCH):
-        prompts = [_text(tokenizer, item) for item in problems[start : start + _BATCH]]
-        inputs = tokenizer(
-            prompts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False
-        ).to(model.device)
+        inputs = _inputs(tokenizer, problems[start : start + _BATCH]).to(model.device)
         with torch.no_grad():
             ids = model.generate(
                 **inputs,
@@ -70,8 +73,17 @@ def _sampled(
     return verifier.verify(texts, [item.answer for item in problems], problems)
 
 
-def _text(tokenizer: Any, item: Problem) -> str:
-    if isinstance(item.prompt, str):
-        return item.prompt
-    text: str = tokenizer.apply_chat_template(item.prompt, tokenize=False, add_generation_prompt=True)
-    return text
+def _inputs(tokenizer: Any, problems: list[Problem]) -> Any:
+    """Return the prompts' tokens as TRL makes them: plain text gets the tokenizer's special tokens (a BOS, say)."""
+    is_plain = isinstance(
+        problems[0].prompt, str
+    )  # of one kind in a task, as a dataset's column has one type
+    texts = [
+        item.prompt
+        if is_plain
+        else tokenizer.apply_chat_template(item.prompt, tokenize=False, add_generation_prompt=True)
+        for item in problems
+    ]
+    return tokenizer(
+        texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=is_plain
+    )

@@ -26,7 +26,7 @@ class Recorder(TrainerCallback):
     Args:
         folder: the run's directory.
         trainer: the adapted trainer.
-        evaluate: ``(model, step) -> {"accuracy", "problems", "exact"}``.
+        evaluate: ``(model, step) -> {"accuracy", "problems", "exact"}``, or None where there is nothing to write.
         eval_every: steps between measurements.
         steps: the run's steps.
         rollouts: the run's budget of rollouts; re-draws of failed ones come beside it.
@@ -37,7 +37,7 @@ class Recorder(TrainerCallback):
         self,
         folder: RunFolder,
         trainer: Any,
-        evaluate: Callable[[Any, int], dict[str, Any]],
+        evaluate: Callable[[Any, int], dict[str, Any] | None],
         *,
         eval_every: int,
         steps: int,
@@ -109,6 +109,8 @@ class Recorder(TrainerCallback):
 
     def _measure(self, model: Any, step: int, *, durable: bool = False) -> None:
         measured = self.evaluate(model, step)
+        if measured is None:
+            return
         self.folder.append({"event": "eval", "step": step, **self._spent(), **measured}, durable=durable)
 
     def _take_groups(self) -> None:
