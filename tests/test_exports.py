@@ -30,6 +30,7 @@ PUBLIC = [
     "group_advantages",
     "maj_at_k",
     "mean_at_k",
+    "modulation",
     "pass_at_k",
     "preset",
     "prompt_weights",

@@ -1,13 +1,14 @@
 """neyman makes every rollout count: which prompts, how many rollouts, when to stop.
 
-`import neyman` needs NumPy and SciPy only. The TRL adapter is `neyman.trl`, the token factor
-`neyman.modulation`; both need the extra `train`.
+`import neyman` needs NumPy and SciPy only. The TRL adapter is `neyman.trl`, to be imported by name; it
+and the functions of `neyman.modulation` (not its settings) need the extra `train`.
 """
 
 import logging as _logging
 
 from neyman import beliefs as beliefs
 from neyman import errors as errors
+from neyman import modulation as modulation
 from neyman import rules as rules
 from neyman.controller import Controller as Controller
 from neyman.formulas import abandon_index as abandon_index
@@ -61,6 +62,7 @@ __all__ = [
     "group_advantages",
     "maj_at_k",
     "mean_at_k",
+    "modulation",
     "pass_at_k",
     "preset",
     "prompt_weights",
