@@ -137,7 +137,6 @@ def test_a_section_s_name_stands_for_its_choice(neyman, tmp_path):
             "neyman: task.type must be one of rules, reasoning_gym, data, got",
         ),
         (["train", "--out", "o", "--model", "m", "--task", "data"], "--task.path"),
-        (["train", "--out", "o", "--strategy", "dynamo"], "set trainer.algorithm to 'grpo'"),
         (["train", "--out", "o", "--strategy.options", "lower"], "written key=value, got 'lower'"),
         (["train", "--out", "o", "--jobs", "0"], "neyman: --jobs must be >= 1, got 0"),
         (["report", "none"], "neyman: path must be a directory that holds runs, got 'none'"),

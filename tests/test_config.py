@@ -124,7 +124,6 @@ def test_data_paths_are_saved_absolute(tmp_path, monkeypatch):
             "trainer.micro_batch must divide prompts_per_step x group_size = 128, got 3",
         ),
         ({"task": {"type": "reasoning_gym", "name": "countdown"}}, "give --model the folder"),
-        ({"baselines": ["dynamo"]}, "set trainer.algorithm to 'grpo', or leave the factor out"),
     ],
 )
 def test_what_is_wrong_is_named_with_the_way_out(values, message):
@@ -132,6 +131,12 @@ def test_what_is_wrong_is_named_with_the_way_out(values, message):
         from_mapping(values)
     assert message in str(caught.value)
     assert "pydantic" not in str(caught.value)
+
+
+@pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
+def test_dynamo_brings_its_token_factor_under_both_algorithms(algorithm):
+    config = from_mapping({"trainer": {"algorithm": algorithm}, "baselines": ["dynamo"]})
+    assert config.build_strategy("dynamo").modulation is not None
 
 
 def test_every_mistake_is_named_at_once():

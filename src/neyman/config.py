@@ -166,14 +166,6 @@ class Config(Section):
                 f"model.path 'tiny' can read and write the task 'rules' only, got task.type {self.task.type!r}; "
                 "give --model the folder or name of a causal language model"
             )
-        keeps_factor = self.strategy.options.get("modulation") != "none"
-        if self.trainer.algorithm == "rloo" and (
-            "dynamo" in self.baselines or (self.strategy.name == "dynamo" and keeps_factor)
-        ):
-            raise ArgumentError(
-                "strategy 'dynamo' multiplies tokens' advantages, which RLOOTrainer does not have: set "
-                "trainer.algorithm to 'grpo', or leave the factor out with strategy.options modulation=none"
-            )
         return self
 
     @property
