@@ -124,6 +124,14 @@ def test_data_paths_are_saved_absolute(tmp_path, monkeypatch):
             "trainer.micro_batch must divide prompts_per_step x group_size = 128, got 3",
         ),
         ({"task": {"type": "reasoning_gym", "name": "countdown"}}, "give --model the folder"),
+        (
+            {"trainer": {"options": {"max_steps": 2, "top_p": 0.9}}},
+            "trainer.options must be further fields, but max_steps is decided by trainer.steps: leave",
+        ),
+        (
+            {"trainer": {"options": {"seed": 1, "output_dir": "x"}}},
+            "decided by seeds; output_dir is decided by",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_the_way_out(values, message):

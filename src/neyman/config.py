@@ -38,6 +38,30 @@ BELIEFS: dict[str, Any] = {
 _FAST_DRIFT: dict[str, Any] = {"memory": 0.97, "residual_drift": 0.4, "level_drift": 0.3}
 
 
+# TRL's fields that follow from settings, or hold a run and its resuming together, with what decides them.
+_DECIDED = {
+    "output_dir": "--out",
+    "run_name": "--out",
+    "seed": "seeds",
+    "max_steps": "trainer.steps",
+    "num_train_epochs": "trainer.steps",
+    "per_device_train_batch_size": "trainer.micro_batch",
+    "gradient_accumulation_steps": "trainer.micro_batch",
+    "num_generations": "trainer.group_size",
+    "generation_batch_size": "trainer.prompts_per_step and trainer.group_size",
+    "learning_rate": "trainer.learning_rate",
+    "max_completion_length": "trainer.max_completion_length",
+    "temperature": "trainer.temperature",
+    "beta": "trainer.beta",
+    "loss_type": "trainer.loss_type",
+    "save_steps": "trainer.save_every",
+    "save_strategy": "trainer.save_every",
+    "report_to": "trainer.report_to",
+    "logging_steps": "the run, which writes a line for every step",
+    "logging_strategy": "the run, which writes a line for every step",
+}
+
+
 class ModelConfig(Section):
     """The policy."""
 
@@ -125,6 +149,9 @@ class TrainerConfig(Section):
             raise ValueError(
                 f"micro_batch must divide prompts_per_step x group_size = {self.budget}, got {self.micro_batch}"
             )
+        if decided := [name for name in self.options if name in _DECIDED]:
+            ways = "; ".join(f"{name} is decided by {_DECIDED[name]}" for name in decided)
+            raise ValueError(f"options must be further fields, but {ways}: leave them out of the options")
         return self
 
 
