@@ -77,11 +77,29 @@ def demonstrated_rates(regime: str = "hard", seed: int = 0) -> FloatP:
     0.2
     """
     _checks.choice("regime", regime, REGIMES)
+    return spread_rates(*_SPREAD[regime], seed=seed)
+
+
+def spread_rates(a: float, b: float, *, seed: int, family_weight: float = 1.0) -> FloatP:
+    """Return a rate for each (family, first digit): quantiles of Beta(a, b), assigned by family and by cell.
+
+    Args:
+        a: Beta parameter of successes, above 0.
+        b: Beta parameter of failures, above 0.
+        seed: names the assignment to cells.
+        family_weight: how much a cell's place depends on its family, against a weight of 1 of its own.
+
+    Returns:
+        Probabilities, shape (16, 10).
+    """
+    _checks.real("family_weight", family_weight, low=0.0)
+    _checks.real("a", a, low=0.0, open_low=True)
+    _checks.real("b", b, low=0.0, open_low=True)
     rng = np.random.default_rng([_checks.integer("seed", seed, low=0), 1])
     shape = (len(FAMILIES), 10)
-    score = rng.normal(size=(shape[0], 1)) + rng.normal(size=shape)
+    score = family_weight * rng.normal(size=(shape[0], 1)) + rng.normal(size=shape)
     cells = shape[0] * shape[1]
-    quantiles = beta.ppf((np.arange(cells) + 0.5) / cells, *_SPREAD[regime])
+    quantiles = beta.ppf((np.arange(cells) + 0.5) / cells, a, b)
     rates = np.empty(cells)
     rates[np.argsort(score, axis=None, kind="stable")] = quantiles
     return rates.reshape(shape)

@@ -1,0 +1,81 @@
+"""The belief that knows: exact success rates of the current policy, the ceiling of every predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neyman._checks import FloatP, prompt_ids, sizes_per_prompt
+from neyman.beliefs import PromptId
+from neyman.beliefs._state import check_state
+
+_VERSION = 1
+
+
+@final
+class OracleBelief:
+    """Exact success rates, without variance, from a function that is asked anew each time.
+
+    Args:
+        rates: returns the current success rate of each id, float64 [ids].
+
+    Guarantee: follows the policy at once, learns nothing from outcomes, and holds no state. Copies share
+    ``rates``: the policy that it speaks of is one.
+
+    Example:
+        >>> belief = OracleBelief(lambda ids: np.array([0.25] * len(ids)))
+        >>> belief.predict(["a"])
+        (array([0.25]), array([0.]))
+    """
+
+    def __init__(self, rates: Callable[[Sequence[PromptId]], FloatP]) -> None:
+        self._rates = rates
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OracleBelief:
+        """Return itself: a copied policy would stand still."""
+        return self
+
+    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:  # noqa: ARG002
+        """Check the ids; nothing else is needed."""
+        prompt_ids("ids", ids)
+
+    def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
+        """Return the success rates, and zeros."""
+        rates = self._rates(prompt_ids("ids", ids))
+        return rates, np.zeros(len(rates))
+
+    def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
+        """Return p(1-p)."""
+        rates, _ = self.predict(ids)
+        return rates * (1.0 - rates)
+
+    def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
+        """Return 1 - p^n - (1-p)^n."""
+        rates, _ = self.predict(ids)
+        sizes = sizes_per_prompt("group_size", group_size, len(rates))
+        return np.clip(1.0 - rates**sizes - (1.0 - rates) ** sizes, 0.0, 1.0)
+
+    def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:  # noqa: ARG002
+        """Return the success rates: there is nothing to draw."""
+        return self.predict(ids)[0]
+
+    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
+        """Learn nothing."""
+
+    def advance(self, steps: int = 1) -> None:
+        """Forget nothing."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the kind alone."""
+        return {"kind": "oracle", "version": _VERSION, "config": {}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Accept a state of the same kind.
+
+        Raises:
+            StateError: another kind or version.
+        """
+        check_state(state, kind="oracle", version=_VERSION, config={}, keys=())

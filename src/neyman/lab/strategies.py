@@ -1,0 +1,70 @@
+"""The lab's strategies by name: every preset, and the oracles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from neyman import rules
+from neyman.beliefs import Belief
+from neyman.errors import ArgumentError
+from neyman.presets import PRESETS, preset
+from neyman.strategy import Strategy
+
+ORACLES = ("oracle", "vip-oracle")
+
+
+def strategy_names() -> tuple[str, ...]:
+    """Return every name that the lab knows."""
+    return (*PRESETS, *ORACLES)
+
+
+def build_strategy(
+    name: str, options: Mapping[str, Any], *, estimator: str, group_size: int, oracle: Belief
+) -> Strategy:
+    """Return a strategy for an experiment.
+
+    Bounds that a preset leaves at 4 rollouts would make groups of 4 uniform, so allocations start at half the
+    group size unless the options say otherwise, and never below what the estimator needs. DynaMO's token
+    factor is left out: answers have four tokens, and the lab compares the allocation of rollouts.
+
+    Args:
+        name: a preset, "oracle" (the best p(1-p) among 4 times the prompts, exact counts) or "vip-oracle"
+            (exact counts for the prompts as they come).
+        options: of the preset.
+        estimator: how advantages are computed.
+        group_size: the experiment's average.
+        oracle: the belief that knows.
+
+    Raises:
+        ArgumentError: an unknown name or option.
+    """
+    least = 2 if estimator in ("rloo", "reinforce++") else 3
+    objective = estimator if estimator != "reinforce++" else "rloo"
+    given = dict(options)
+    if name in ORACLES:
+        allocate = rules.VarianceOptimal(
+            given.pop("lower", least), given.pop("upper", 32), estimator=objective
+        )
+        select = (
+            rules.HighestVariance(among=given.pop("among", 4.0), explore="mean")
+            if name == "oracle"
+            else rules.InOrder()
+        )
+        strategy = Strategy(name=name, select=select, allocate=allocate, belief=oracle, estimator=estimator)
+        if given:
+            raise ArgumentError(
+                f"strategy {name!r} has no option {', '.join(sorted(given))}; its own are lower, upper"
+                + (", among" if name == "oracle" else "")
+            )
+        return strategy
+    if name not in PRESETS:
+        raise ArgumentError(
+            f"strategy must be one of {', '.join(map(repr, strategy_names()))}, got {name!r}"
+        )
+    own = PRESETS[name].__kwdefaults__ or {}
+    if own.get("lower") is not None:
+        given.setdefault("lower", max(least, group_size // 2))
+    if "modulation" in own:
+        given.setdefault("modulation", None)
+    return preset(name, **{"estimator": estimator, **given})
