@@ -30,7 +30,8 @@ class Strategy:
         estimator: how advantages are computed: "grpo", "dr_grpo", "rloo" or "reinforce++".
         prompts: prompts per step, as a multiple of those that the host brings.
         over_provision: how much wider than needed a wave of fresh prompts is, against further rounds; "auto"
-            takes one over the observed share of effective groups, between 1 and 4.
+            takes one over the observed share of effective groups, between 1 and 4; "belief" opens as many as will
+            be enough by each prompt's own chance, and nothing is opened for what is in sight already.
         dead_groups: "keep" leaves groups without signal in the loss's denominator, as the host does without
             neyman; "exclude" rescales so that they do not dilute it.
         incomplete: "keep" trains a group that lacks results on what is there; "drop" leaves it out.
@@ -75,7 +76,7 @@ class Strategy:
         real("prompts", self.prompts, low=0.0, open_low=True)
         integer("max_age", self.max_age, low=0)
         integer("max_tries", self.max_tries, low=1)
-        if self.over_provision != "auto":
+        if self.over_provision not in ("auto", "belief"):
             real("over_provision", self.over_provision, low=0.0, open_low=True)
         if self.close == "fixed_train" and self.verdict is None:
             raise ArgumentError(

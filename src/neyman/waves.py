@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, final
 
+import numpy as np
+
+from neyman import formulas
 from neyman.errors import ArgumentError
 from neyman.groups import Phase, SlotState
 from neyman.keyed import PromptId
 from neyman.ledger import Fate
+from neyman.rules import Verdict
 from neyman.rules.audit import Audit, audit
 from neyman.sight import step_view
 from neyman.step import Reason
@@ -31,6 +35,7 @@ class Waves:
         self._engine = engine
         self.observed = Yield()
         self.size = 0
+        self.verdict: Verdict | None = None  # of this step: its price may move
         self.looks: tuple[int, ...] = ()
         self._first = 0  # rollouts that a fresh prompt gets at once
         self.target: int | None = None
@@ -52,6 +57,9 @@ class Waves:
             )
         verdict = engine.strategy.verdict
         assert verdict is not None
+        if (price := getattr(verdict, "priced", None)) is not None:
+            verdict = price(step_view(engine), max(1, len(engine.candidates)))
+        self.verdict = verdict
         self.looks = verdict.looks(self.size)
         self._first = self.size if getattr(verdict, "speculate", False) else self.looks[0]
         is_filling = engine.strategy.close == "fixed_train" and engine.train_rows is not None
@@ -97,9 +105,24 @@ class Waves:
     def over_provision(self) -> float:
         """How much wider than needed a wave is opened; where only the budget limits it, just wide enough."""
         setting = self._engine.strategy.over_provision
-        if setting != "auto":
+        if not isinstance(setting, str):
             return float(setting)
         return 1.0 if self.target is None else min(4.0, max(1.0, 1.0 / self.observed.rate))
+
+    def _in_sight(self) -> float:
+        """Return how many of the undecided groups will be mixed, as the belief and their outcomes have it."""
+        groups = [self._engine.groups[index] for index in self._undecided]
+        if not groups:
+            return 0.0
+        told = np.array([group.outcomes() for group in groups], dtype=np.int64)
+        a, b = np.array([group.prior for group in groups]).T
+        return float(formulas.effective_probability(told[:, 0], told[:, 1], self.size, (a, b)).sum())
+
+    def _enough(self, ids: list[PromptId], missing: int) -> list[PromptId]:
+        """Return as many of the prompts as will, by the belief, give the mixed groups that are not in sight yet."""
+        chance = self._engine.strategy.belief.mixed_probability(ids, self.size)
+        reached = np.cumsum(chance) + self._in_sight()
+        return ids[: int(np.searchsorted(reached, missing)) + 1] if len(ids) else ids
 
     def judge(self, index: int) -> None:
         """Take the verdicts that a group's complete prefix allows, the same whatever came in beyond it."""
@@ -117,11 +140,10 @@ class Waves:
                 self._decide(index, successes, trials, look)
 
     def _decide(self, index: int, successes: int, trials: int, look: int) -> None:
-        group, verdict = self._engine.groups[index], self._engine.strategy.verdict
-        assert verdict is not None
-        decision = (
-            "abandon" if look >= group.size else verdict.decide(successes, trials, group.size, group.prior)
-        )
+        group, decision = self._engine.groups[index], "abandon"
+        if look < group.size:
+            assert self.verdict is not None
+            decision = self.verdict.decide(successes, trials, group.size, group.prior)
         if decision == "abandon":
             self.observed.decide(committed=False)
             group.committed, group.stopped_at = False, look
@@ -174,6 +196,8 @@ class Waves:
         if wanted > 0:
             ids = engine.strategy.select.pick(step_view(engine), wanted)
             engine.exhausted = len(ids) < wanted
+            if missing is not None and engine.strategy.over_provision == "belief":
+                ids = self._enough(ids, missing)
             self._open(ids)
         if engine.strategy.close != "fixed_train" and not engine.live and engine.left > 0:
             self._spend_rest()
@@ -185,6 +209,9 @@ class Waves:
         affordable = min(math.ceil(wide * free / self.size) if free > 0 else 0, engine.left // first)
         if missing is None:
             return affordable
+        if engine.strategy.over_provision == "belief":
+            lacking = missing - self._in_sight()
+            return max(0, min(math.ceil(4.0 * lacking), affordable)) if lacking > 0.5 else 0
         return max(0, min(math.ceil(wide * missing) - len(self._undecided), affordable))
 
     def _open(self, ids: list[PromptId]) -> None:
@@ -208,8 +235,7 @@ class Waves:
 
     def audit(self) -> Audit:
         """Estimate what this step's verdicts missed."""
-        verdict = self._engine.strategy.verdict
-        assert verdict is not None
+        assert self.verdict is not None
         judged = [group for group in self._engine.groups if group.committed is not None]
         full = [
             group
@@ -218,7 +244,7 @@ class Waves:
             and sum(s.state is SlotState.VALID for s in group.slots[: self.size]) == self.size
         ]
         return audit(
-            verdict,
+            self.verdict,
             [(group.outcomes(self.size)[0], self.size, group.prior) for group in full],
             [(group.stopped_at, self.size) for group in judged if not group.committed],
         )

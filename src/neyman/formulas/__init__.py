@@ -27,6 +27,8 @@ from neyman.formulas.water import largest_remainder as largest_remainder
 from neyman.formulas.water import published_water_level as published_water_level
 from neyman.formulas.water import water_level as water_level
 from neyman.formulas.weights import prompt_weights as prompt_weights
+from neyman.formulas.worth import group_waste as group_waste
+from neyman.formulas.worth import group_worth as group_worth
 
 __all__ = [
     "MINIMUM_GROUP_SIZE",
@@ -41,6 +43,8 @@ __all__ = [
     "gradient_variance",
     "group_advantages",
     "group_index",
+    "group_waste",
+    "group_worth",
     "inverse_accuracy",
     "inverse_variance",
     "largest_remainder",

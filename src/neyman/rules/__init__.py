@@ -11,9 +11,11 @@ from neyman.rules.allocate import WaterLevel as WaterLevel
 from neyman.rules.select import ClosestTo as ClosestTo
 from neyman.rules.select import HighestVariance as HighestVariance
 from neyman.rules.select import InOrder as InOrder
+from neyman.rules.select import LeastWaste as LeastWaste
 from neyman.rules.select import Revisit as Revisit
 from neyman.rules.stop import EarlyVerdict as EarlyVerdict
 from neyman.rules.stop import FullGroup as FullGroup
+from neyman.rules.stop import WorthVerdict as WorthVerdict
 
 __all__ = [
     "Allocate",
@@ -24,10 +26,12 @@ __all__ = [
     "FullGroup",
     "HighestVariance",
     "InOrder",
+    "LeastWaste",
     "Revisit",
     "Select",
     "StepView",
     "VarianceOptimal",
     "Verdict",
     "WaterLevel",
+    "WorthVerdict",
 ]

@@ -8,7 +8,9 @@ from typing import final
 
 import numpy as np
 
+from neyman import formulas
 from neyman._checks import FloatP, choice, real
+from neyman.beliefs import beta_parameters
 from neyman.keyed import PromptId
 from neyman.rules._view import Select, StepView
 
@@ -102,6 +104,38 @@ class ClosestTo:
         """Return the nearest ``count`` of the candidates, nearest first; ties keep the candidates' order."""
         ids = _candidates(view, self.among, count)
         return _best(ids, -np.abs(_rates(view, ids, self.explore) - self.target), count) if ids else []
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LeastWaste:
+    """The candidates whose full group costs the fewest rollouts, when it is given up at the best moment.
+
+    Args:
+        among: candidates looked at, as a multiple of the prompts to pick; the host's own always are.
+        looks: prefix lengths at which the group may be given up, as the verdict has them.
+
+    Deviation: a curriculum, as with every rule that chooses prompts; put `Revisit` under it, since a belief that is
+    wrong about a prompt is never put right. Source: ours (`neyman.formulas.group_waste`).
+    """
+
+    among: float = 8.0
+    looks: tuple[int, ...] = (1, 2, 4)
+
+    def __post_init__(self) -> None:
+        real("among", self.among, low=1.0)
+
+    def pick(self, view: StepView, count: int) -> list[PromptId]:
+        """Return the ``count`` cheapest candidates, cheapest first; ties keep the candidates' order."""
+        ids = _candidates(view, self.among, count)
+        return _best(ids, -waste_of(view, ids, self.looks), count) if ids else []
+
+
+def waste_of(view: StepView, ids: list[PromptId], looks: tuple[int, ...]) -> FloatP:
+    """Return what a rollout in an effective group costs at each prompt (`neyman.formulas.group_waste`)."""
+    size = view.group_size
+    steps = (*(look for look in looks if look < size), size)
+    return formulas.group_waste(beta_parameters(view.belief, ids), size, looks=steps)
 
 
 @final

@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import final
+from itertools import pairwise
+from typing import Final, final
+
+import numpy as np
 
 from neyman import formulas
 from neyman._checks import choice, integer, real
 from neyman.errors import ArgumentError
+from neyman.rules._view import StepView
+from neyman.rules.select import waste_of
 
 
 @lru_cache(maxsize=4096)  # groups of a step share few prefixes and priors
 def _effective(successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> float:
     return float(formulas.effective_probability(successes, trials, group_size, prior))
+
+
+_UNKNOWN: Final = 2.0  # waste where nothing is known: half of the groups are mixed
+_DEAREST: Final = 20.0  # waste beyond which a price is not believed
+_AMONG: Final = 8  # candidates looked at per group, for the price
+
+
+@lru_cache(maxsize=4096)
+def _worth(
+    prior: tuple[float, float],
+    group_size: int,
+    failures: int,
+    successes: int,
+    looks: tuple[int, ...],
+    waste: float,
+) -> float:
+    return float(
+        formulas.group_worth(
+            prior, group_size, failures=failures, successes=successes, looks=looks, waste=waste
+        )
+    )
+
+
+def _check_schedule(schedule: tuple[int, ...], *, least: int) -> None:
+    if not schedule or any(b <= a for a, b in pairwise(schedule)):
+        raise ArgumentError(
+            f"schedule must be increasing prefix lengths such as (4,) or (2, 3, 4), got {schedule!r}"
+        )
+    integer("schedule", schedule[0], low=least)
 
 
 @final
@@ -49,13 +83,7 @@ class EarlyVerdict:
         integer("min_probe", self.min_probe, low=2)
         choice("after_commit", self.after_commit, ("complete", "stop"))
         if self.schedule is not None:
-            if not self.schedule or any(
-                b <= a for a, b in zip(self.schedule, self.schedule[1:], strict=False)
-            ):
-                raise ArgumentError(
-                    f"schedule must be increasing prefix lengths such as (4,) or (2, 3, 4), got {self.schedule!r}"
-                )
-            integer("schedule", self.schedule[0], low=self.min_probe)
+            _check_schedule(self.schedule, least=self.min_probe)
 
     def looks(self, group_size: int) -> tuple[int, ...]:
         """Return the prefix lengths at which a verdict is taken, ending with the group's size."""
@@ -96,3 +124,58 @@ class FullGroup:
         """Return "commit" for mixed outcomes, "abandon" for uniform ones."""
         del group_size, prior
         return "commit" if 0 < successes < trials else "abandon"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WorthVerdict:
+    """Abandon a pure prefix once its rollouts buy more elsewhere.
+
+    Rule: mixed prefix -> commit; pure prefix -> continue while that is worth more than nothing
+    (`neyman.formulas.group_worth`), under the prompt's own prior and optimal stopping at the later looks.
+
+    Args:
+        waste: rollouts that a rollout in an effective group costs elsewhere; "auto" takes what it costs at the
+            dearest of the candidates that the step needs, by the belief.
+        schedule: prefix lengths at which a group may be abandoned. Each is a round of the engine for the groups
+            that are still pure; more looks save rollouts and cost latency.
+        after_commit: "complete" draws the group to its full size; "stop" trains the prefix as it is.
+
+    Guarantee: the fewest rollouts per effective group at these looks, if the prompts' priors are right and fresh
+    prompts cost ``waste``.
+    """
+
+    waste: float | str = "auto"
+    schedule: tuple[int, ...] = (1, 2, 4)
+    after_commit: str = "complete"
+
+    def __post_init__(self) -> None:
+        if self.waste != "auto":
+            real("waste", self.waste, low=1.0)
+        choice("after_commit", self.after_commit, ("complete", "stop"))
+        _check_schedule(self.schedule, least=1)
+
+    def priced(self, view: StepView, groups: int) -> WorthVerdict:
+        """Return the verdict at the price of a step that needs ``groups`` groups."""
+        if self.waste != "auto":
+            return self
+        ids = list(view.candidates) + view.browse(_AMONG * groups)
+        waste = np.sort(waste_of(view, ids, self.schedule))[min(groups, len(ids)) - 1] if ids else _UNKNOWN
+        return replace(self, waste=min(float(waste), _DEAREST))
+
+    def looks(self, group_size: int) -> tuple[int, ...]:
+        """Return the scheduled prefix lengths, ending with the group's size."""
+        return (*(look for look in self.schedule if look < group_size), group_size)
+
+    def decide(self, successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> str:
+        """Return the verdict on a prefix with ``successes`` of ``trials`` valid outcomes."""
+        if 0 < successes < trials:
+            return "commit"
+        if trials >= group_size:
+            return "abandon"
+        if not trials:
+            return "continue"
+        looks = tuple(sorted({trials, *self.looks(group_size)}))
+        waste = _UNKNOWN if isinstance(self.waste, str) else self.waste
+        worth = _worth(prior, group_size, trials - successes, successes, looks, waste)
+        return "continue" if worth > 0.0 else "abandon"

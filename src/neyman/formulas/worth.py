@@ -1,0 +1,147 @@
+"""What a group is worth while it is being drawn, against the price of rollouts elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neyman import _checks
+from neyman._checks import FloatP
+from neyman.errors import ArgumentError
+
+_DEAREST: Final = 1e4
+_BISECTIONS: Final = 32
+
+
+def group_worth(
+    prior: tuple[ArrayLike, ArrayLike],
+    group_size: int,
+    *,
+    failures: int = 0,
+    successes: int = 0,
+    looks: Sequence[int] | None = None,
+    waste: float = 1.1,
+) -> FloatP:
+    """Return what drawing on is worth for a group, in rollouts, when it is given up at the best moment.
+
+    A complete mixed group of k is worth what it costs elsewhere, k times ``waste`` rollouts; every rollout costs
+    one. The group is drawn from look to look: once mixed it is completed, and while it is pure it may be given up.
+    With s = P(still pure at look m | pure at n) under the prior,
+
+        V(n) = max(0, -(m - n) + (1 - s) (k waste - (k - m)) + s V(m)),  V(k) = 0.
+
+    Args:
+        prior: Beta parameters (a, b) > 0 of the success rate before the first rollout, shape (prompts,) or scalars.
+        group_size: k >= 2.
+        failures: rollouts so far, if all failed.
+        successes: rollouts so far, if all succeeded.
+        looks: increasing prefix lengths at which the group may be given up, ending with k; every one by default.
+        waste: rollouts that a rollout in an effective group costs elsewhere, >= 1.
+
+    Returns:
+        The worth per prompt; negative only before the first rollout, where a group need not be opened.
+
+    Raises:
+        ArgumentError: an argument outside its range, or a prefix that is mixed.
+
+    Guarantee: the best stopping rule under the prior, for rollouts that are independent given the success rate,
+    when a fresh group always costs the same. Cost: O(prompts k).
+
+    Source: ours; optimal stopping against a fixed price (dynamic programming).
+
+    >>> group_worth((1.0, 1.0), 8, failures=2, waste=2.0).round(2)
+    np.float64(4.67)
+    >>> group_worth((0.1, 10.0), 8, failures=2)
+    np.float64(0.0)
+    """
+    k = _checks.integer("group_size", group_size, low=2)
+    a, b = (_checks.nonnegative_array("prior", side) for side in prior)
+    _checks.real("waste", waste, low=1.0)
+    steps = _checked_looks(looks, k)
+    if failures and successes:
+        raise ArgumentError(
+            f"a group with {failures} failures and {successes} successes is mixed: it is completed, whatever it is "
+            "worth; pass one of the two"
+        )
+    if successes:
+        return _pure(b, a, k, successes, steps, np.asarray(waste, dtype=np.float64))[()]
+    if failures:
+        return _pure(a, b, k, failures, steps, np.asarray(waste, dtype=np.float64))[()]
+    return _fresh(a, b, k, steps, np.asarray(waste, dtype=np.float64))[()]
+
+
+def group_waste(
+    prior: tuple[ArrayLike, ArrayLike], group_size: int, *, looks: Sequence[int] | None = None
+) -> FloatP:
+    """Return how many rollouts one rollout in an effective group costs at this prompt, stopped at the best moment.
+
+    The price ``waste`` at which opening the group is worth exactly nothing (`group_worth`): an index that ranks
+    prompts, cheapest first, however uncertain each is.
+
+    Args:
+        prior: Beta parameters (a, b) > 0 of the success rate, shape (prompts,) or scalars.
+        group_size: k >= 2.
+        looks: increasing prefix lengths at which the group may be given up, ending with k; every one by default.
+
+    Returns:
+        The index per prompt, from 1 (mixed for sure) up to 1e4, where it is cut.
+
+    Raises:
+        ArgumentError: an argument outside its range.
+
+    Guarantee: exact to 1e-6 relative, under the prior. Cost: O(prompts k) for some 40 bisections.
+
+    Source: ours; the break-even price of an optimal stopping problem, as in Gittins (1979).
+
+    >>> group_waste((1.0, [1.0, 20.0]), 8).round(2)
+    array([1.29, 3.5 ])
+    """
+    k = _checks.integer("group_size", group_size, low=2)
+    a, b = np.broadcast_arrays(*(_checks.nonnegative_array("prior", side) for side in prior))
+    steps = _checked_looks(looks, k)
+    low, high = np.zeros(a.shape), np.full(a.shape, np.log(_DEAREST))
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        pays = _fresh(a, b, k, steps, np.exp(middle)) >= 0.0
+        low, high = np.where(pays, low, middle), np.where(pays, middle, high)
+    return np.asarray(np.exp(high))[()]
+
+
+def _checked_looks(looks: Sequence[int] | None, k: int) -> tuple[int, ...]:
+    steps = tuple(range(1, k + 1)) if looks is None else tuple(looks)
+    if not steps or steps[-1] != k or any(n >= m for n, m in pairwise((0, *steps))):
+        raise ArgumentError(f"looks must increase and end with group_size={k}, got {steps}")
+    return steps
+
+
+def _fresh(a: FloatP, b: FloatP, k: int, looks: Sequence[int], waste: FloatP) -> FloatP:
+    """Return V before the first rollout."""
+    first = looks[0]
+    fail, win = _stays_pure(a, b, 0, first), _stays_pure(b, a, 0, first)
+    worth = -first + (1.0 - fail - win) * (k * waste - (k - first))
+    if first < k:
+        worth = worth + fail * _pure(a, b, k, first, looks, waste) + win * _pure(b, a, k, first, looks, waste)
+    return np.asarray(worth)
+
+
+def _pure(a: FloatP, b: FloatP, k: int, n: int, looks: Sequence[int], waste: FloatP) -> FloatP:
+    """Return V after n failures, for which b counts."""
+    worth: FloatP = np.zeros(np.broadcast_shapes(np.shape(a), np.shape(b)))
+    ahead = [n, *(look for look in looks if look > n)]
+    for here, there in reversed(list(pairwise(ahead))):
+        stays = _stays_pure(a, b, here, there)
+        drawn = -(there - here) + (1.0 - stays) * (k * waste - (k - there)) + stays * worth
+        worth = np.maximum(0.0, drawn)
+    return worth
+
+
+def _stays_pure(a: FloatP, b: FloatP, n: int, m: int) -> FloatP:
+    """Return the chance that rollouts n+1 to m fail after n failures."""
+    stays: FloatP = np.ones(np.broadcast_shapes(np.shape(a), np.shape(b)))
+    for j in range(n, m):
+        stays = stays * ((b + j) / (a + b + j))
+    return stays
