@@ -29,7 +29,7 @@ _OPEN = (
     "policy_version",
     "left",
     "retries_left",
-    "recount_pending",
+    "recounts_left",
     "exhausted",
     "was_cut",
     "rounds",
@@ -83,7 +83,7 @@ class Engine:
         self.cancels: list[Cancel] = []
         self.left = self.budget.planned_rollouts
         self.retries_left = math.floor(self.retry_share * self.left + 1e-9)
-        self.recount_pending = False
+        self.recounts_left = 0
         self.exhausted = False
         self.was_cut = False  # by the token budget
         self.rounds = 0
@@ -94,6 +94,11 @@ class Engine:
         self.first_error: str | None = None
         self.drained: set[int] = set()
         self.reports: list[GroupReport] = []
+
+    @property
+    def recount_pending(self) -> bool:
+        """Whether what is left of the budget waits for the probes' results."""
+        return self.recounts_left > 0
 
     @property
     def is_done(self) -> bool:
@@ -204,19 +209,27 @@ class Engine:
         issued = np.full(len(ids), first, dtype=np.int64)
         # After a probe the counts are taken again; that they exist is checked now, not in the middle of a step.
         counts = rule.counts(evidence(self, ids, issued), self.left).tolist()
-        self.recount_pending = first > 0
+        self.recounts_left = getattr(rule, "recounts", 1) if first else 0
         sizes = issued.tolist() if first else counts
         self.open(ids, sizes=sizes, lengths=sizes, reason=Reason.PROBE if first else Reason.PLANNED)
 
     def _recount(self) -> None:
-        self.recount_pending = False
-        issued = np.array([len(group.slots) for group in self.groups], dtype=np.int64)
-        total = int(issued.sum()) + self.left
+        """Give out the next share of what is left in the light of what is known by now."""
+        rule, share = self.strategy.allocate, math.ceil(self.left / self.recounts_left)
+        self.recounts_left -= 1
         ids = [group.prompt_id for group in self.groups]
-        counts = self.strategy.allocate.counts(evidence(self, ids, issued), total)
-        for index, n in enumerate(counts.tolist()):
-            self.groups[index].size, self.groups[index].reason = n, Reason.RECOUNT
-            self.plan(index, n)
+        issued = [len(group.slots) for group in self.groups]
+        if getattr(rule, "opens", False):
+            fresh = self.strategy.select.pick(step_view(self), share // rule.probe)
+            ids, issued = ids + fresh, issued + [0] * len(fresh)
+        known = evidence(self, ids, np.array(issued, dtype=np.int64))
+        counts = rule.counts(known, sum(issued) + share).tolist()
+        for group, n in zip(self.groups, counts, strict=False):
+            group.size, group.reason = n, Reason.RECOUNT
+        for index in range(len(self.groups)):
+            self.plan(index, counts[index])
+        opened = len(self.groups)
+        self.open(ids[opened:], sizes=counts[opened:], lengths=counts[opened:], reason=Reason.PLANNED)
 
     def tell(self, news: News) -> None:
         """Take in checked outcomes and draw the consequences, group by group in their order."""
@@ -307,7 +320,7 @@ class Engine:
         """Nothing is awaited any more: retire what is left in play."""
         for index in list(self.live):
             self.retire(index)
-        self.recount_pending = False
+        self.recounts_left = 0
 
     def cancellations(self) -> list[Cancel]:
         """Return the cancellations since the last call."""

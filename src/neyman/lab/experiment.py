@@ -203,7 +203,9 @@ class _Run:
         held = set(controller.held_rollouts)
         self.answers = {key: value for key, value in self.answers.items() if key in held}
         metrics = {
-            **{name: batch.report[name] for name in ("groups", "groups_opened", "effective_groups", "rounds")},
+            **{
+                name: batch.report[name] for name in ("groups", "groups_opened", "effective_groups", "rounds")
+            },
             "rollouts": float(self.spent),
             "tokens": float(self.tokens),
             "rows": float(len(batch)),
@@ -292,7 +294,9 @@ class ExactRates:
         missing = np.unique(rows[np.isnan(self._known[rows])])
         if len(missing):
             at = torch.from_numpy(missing)
-            self._known[missing] = self._policy.success_rates(self._prompts.tokens[at], self._prompts.answers[at])
+            self._known[missing] = self._policy.success_rates(
+                self._prompts.tokens[at], self._prompts.answers[at]
+            )
         return self._known[rows]
 
 

@@ -194,9 +194,7 @@ class Policy(nn.Module):
     def _static(self, layer: tuple[Tensor, Tensor], owner: Tensor) -> tuple[Tensor, Tensor]:
         """Give each rollout its prompt's keys and values, with room for the answer's, position by position."""
         room = self.shape.prompt + self.shape.answer - 1
-        keys, values = (
-            x.new_empty((room, len(owner), *x.shape[2:])) for x in layer
-        )
+        keys, values = (x.new_empty((room, len(owner), *x.shape[2:])) for x in layer)
         for target, source in zip((keys, values), layer, strict=True):
             target[: source.shape[1]] = source.transpose(0, 1)[:, owner]
         return keys, values

@@ -59,9 +59,7 @@ def build_strategy(
             )
         return strategy
     if name not in PRESETS:
-        raise ArgumentError(
-            f"strategy must be one of {', '.join(map(repr, strategy_names()))}, got {name!r}"
-        )
+        raise ArgumentError(f"strategy must be one of {', '.join(map(repr, strategy_names()))}, got {name!r}")
     own = PRESETS[name].__kwdefaults__ or {}
     if own.get("lower") is not None:
         given.setdefault("lower", max(least, group_size // 2))

@@ -207,7 +207,9 @@ def starting_policy(
     """
     key = json.dumps([asdict(config), _source()], sort_keys=True)
     root = Path(cache) if cache is not None else cache_folder() / "lab"
-    path = root / f"{config.regime}-{config.world}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.safetensors"
+    path = (
+        root / f"{config.regime}-{config.world}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.safetensors"
+    )
     if not path.exists():
         policy = teach(config, progress)
         root.mkdir(parents=True, exist_ok=True)

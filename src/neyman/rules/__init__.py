@@ -8,6 +8,7 @@ from neyman.rules._view import Verdict as Verdict
 from neyman.rules.allocate import Each as Each
 from neyman.rules.allocate import VarianceOptimal as VarianceOptimal
 from neyman.rules.allocate import WaterLevel as WaterLevel
+from neyman.rules.marginal import MarginalValue as MarginalValue
 from neyman.rules.select import ClosestTo as ClosestTo
 from neyman.rules.select import HighestVariance as HighestVariance
 from neyman.rules.select import InOrder as InOrder
@@ -27,6 +28,7 @@ __all__ = [
     "HighestVariance",
     "InOrder",
     "LeastWaste",
+    "MarginalValue",
     "Revisit",
     "Select",
     "StepView",
