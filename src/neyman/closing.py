@@ -141,7 +141,7 @@ def _fate(engine: Engine, group: Group, *, in_batch: bool) -> Fate:
         return Fate.TRAINED if group.is_mixed else Fate.UNIFORM
     if group.phase is Phase.ABANDONED:
         return Fate.ABANDONED
-    lacking = group.phase in (Phase.OPEN, Phase.UNFINISHED)
+    lacking = group.phase in (Phase.OPEN, Phase.UNFINISHED) or not group.outcomes()[1]
     return (
         Fate.DROPPED if lacking or (engine.strategy.incomplete == "drop" and group.is_short) else Fate.SURPLUS
     )

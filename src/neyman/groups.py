@@ -19,7 +19,7 @@ class Phase(StrEnum):
     COMMITTED = "trained when its planned slots are resolved"
     ABANDONED = "given up by a verdict"
     SURPLUS = "not needed any more"
-    UNFINISHED = "without a verdict when the budget ended"
+    UNFINISHED = "without a verdict when the budget or the tries ended"
 
 
 class SlotState(StrEnum):

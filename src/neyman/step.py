@@ -40,6 +40,7 @@ class Reason(StrEnum):
     SURPLUS = "enough effective groups exist without this one"
     UNFINISHED = "the budget ended before a verdict on this group"
     UNIFORM = "all outcomes of the complete group are equal"
+    UNDECIDED = "fewer than two valid results: nothing can be said of their spread"
     GIVEN_UP = "no valid result within the allowed tries"
 
 

@@ -144,7 +144,10 @@ class Waves:
         if look < group.size:
             assert self.verdict is not None
             decision = self.verdict.decide(successes, trials, group.size, group.prior)
-        if decision == "abandon":
+        if look >= group.size and trials < 2:  # complete, but its results are missing
+            self.observed.decide(committed=False)
+            group.phase, group.reason = Phase.UNFINISHED, Reason.UNDECIDED
+        elif decision == "abandon":
             self.observed.decide(committed=False)
             group.committed, group.stopped_at = False, look
             group.phase = Phase.ABANDONED
