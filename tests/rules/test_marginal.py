@@ -54,7 +54,7 @@ def test_nothing_is_left_beyond_one_prompts_first_rollouts(spreads, budget, nois
 def test_breadth_and_depth_follow_the_noise():
     alike = evidence([0.2] * 16, [0] * 16)
     assert sorted(MarginalValue(noise=1.0).counts(alike, 16).tolist()) == [0] * 8 + [2] * 8
-    assert sorted(MarginalValue(noise=9.0).counts(alike, 16).tolist())[-4:] == [4] * 4
+    assert sorted(MarginalValue(noise=9.0).counts(alike, 16).tolist())[-5:] == [3, 3, 3, 3, 4]
 
 
 def test_what_was_drawn_is_kept_and_the_best_go_on():

@@ -1,4 +1,10 @@
-"""Our own: posterior sampling over the pool, a probe of every chosen prompt, the rest by the updated belief."""
+"""Our own: choose prompts by the belief, look at each, and give the rest of the budget where it is worth most.
+
+Two forms of one idea. With a fixed spend, groups may have any size: posterior sampling over the pool, a probe of
+every chosen prompt, then counts by marginal value, over the prompts in play and fresh ones. With ``group_size``
+only full groups of that size train: the cheapest groups by the belief, given up once their rollouts buy more
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +16,50 @@ from neyman.strategy import Strategy
 
 def build(
     *,
-    lower: int | None = None,
+    group_size: int | None = None,
     upper: int = 32,
-    probe: int | None = None,
-    among: float = 4.0,
+    noise: float = 1.0,
+    recounts: int = 1,
+    schedule: tuple[int, ...] = (1, 2, 4),
+    among: float | None = None,
     prompts: float = 1.5,
+    revisit: float = 2.5,
     belief: Belief | None = None,
     estimator: str = "rloo",
 ) -> Strategy:
-    """Return `neyman`."""
-    variance = objective(estimator)
-    least = 2 if variance == "rloo" else 3
-    first = least if lower is None else lower
+    """Return `neyman`.
+
+    Args:
+        group_size: train full groups of this size only; None lets every group have its own.
+        upper: most rollouts per prompt, where groups have their own size.
+        noise: of a prompt's gradient from two rollouts (`neyman.rules.MarginalValue`).
+        recounts: times that the rest of the budget is given out, each in the light of all results so far.
+        schedule: prefix lengths at which a group of ``group_size`` may be given up.
+        among: candidates per prompt that is chosen; None takes 4, and 8 with ``group_size``.
+        prompts: prompts probed, as a multiple of those that the host brings.
+        revisit: passes over the pool within which every prompt is looked at again.
+        belief: what is thought of each prompt; None takes the default.
+        estimator: how advantages are computed.
+    """
+    if group_size is not None:
+        cheapest = rules.LeastWaste(among=8.0 if among is None else among, looks=schedule)
+        return Strategy(
+            name="neyman",
+            select=rules.Revisit(cheapest, passes=revisit),
+            belief=belief or beliefs.default(),
+            allocate=rules.Each(group_size),
+            verdict=rules.WorthVerdict(schedule=schedule),
+            close="fixed_train",
+            over_provision="belief",
+            estimator=estimator,
+        )
+    least = 2 if objective(estimator) == "rloo" else 3
+    promising = rules.HighestVariance(among=4.0 if among is None else among)
     return Strategy(
         name="neyman",
-        select=rules.HighestVariance(among=among),
-        allocate=rules.VarianceOptimal(
-            first, upper, estimator=variance, probe=first if probe is None else probe
-        ),
+        select=rules.Revisit(promising, passes=revisit),
         belief=belief or beliefs.default(),
+        allocate=rules.MarginalValue(noise=noise, lower=least, upper=upper, probe=least, recounts=recounts),
         prompts=prompts,
         estimator=estimator,
     )
