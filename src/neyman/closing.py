@@ -76,7 +76,7 @@ def _trained(engine: Engine, groups: list[Group], *, padded: bool) -> list[Group
     """
     strategy, target = engine.strategy, engine.waves.target
     if strategy.close == "fixed_train":
-        chosen = [g for g in groups if g.phase is Phase.COMMITTED and g.is_mixed]
+        chosen = [g for g in groups if g.phase is Phase.COMMITTED and g.is_trainable]
     else:
         chosen = [
             g for g in groups if g.outcomes()[1] or (padded and any(slot.delivered for slot in g.slots))
@@ -127,7 +127,7 @@ def _settle_fates(engine: Engine, groups: list[Group], trained: list[Group]) -> 
     for group in groups:
         is_spare = group.phase in (Phase.COMMITTED, Phase.SURPLUS) and id(group) not in in_batch
         fate = _fate(engine, group, in_batch=id(group) in in_batch)
-        carried = keep and is_spare and group.is_mixed
+        carried = keep and is_spare and group.is_trainable
         engine.reports.append(_report(group, "carried" if carried else fate.name.lower()))
         if carried:
             engine.carried.append(group)

@@ -258,6 +258,7 @@ class Engine:
         slot, version = told.slot, told.policy_version
         slot.state, slot.reward, slot.success = SlotState.VALID, told.reward, told.success
         slot.n_tokens, slot.trajectory_id, slot.delivered = told.n_tokens, told.trajectory_id, True
+        slot.protected = told.protected
         slot.policy_version = self.policy_version if version is None else version
 
     def _miss(self, told: Told) -> None:

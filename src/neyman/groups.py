@@ -46,6 +46,7 @@ class Slot:
     step: int = 0
     trajectory_id: str | int | None = None
     delivered: bool = False  # the host holds a row for rollout_id, although it may have no reward
+    protected: bool = False
 
     @property
     def resolved(self) -> bool:
@@ -125,6 +126,15 @@ class Group:
         """Return (successes, valid outcomes) of the first ``length`` slots, or of all."""
         valid = [slot for slot in self.slots[:length] if slot.state is SlotState.VALID]
         return sum(slot.success for slot in valid), len(valid)
+
+    def is_protected(self, length: int | None = None) -> bool:
+        """Whether the host wants a valid result of the first ``length`` slots, or of all, trained in any case."""
+        return any(slot.protected for slot in self.slots[:length] if slot.state is SlotState.VALID)
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether the group holds signal, or a row that trains without."""
+        return self.is_mixed or self.is_protected()
 
     def valid(self) -> list[Slot]:
         """Return the slots with a valid result."""

@@ -35,6 +35,7 @@ class Told:
         policy_version: None means the step's.
         trajectory_id: None where the rollout is one piece.
         error: what went wrong.
+        protected: whether the row trains without signal too.
     """
 
     rollout_id: int
@@ -47,6 +48,7 @@ class Told:
     policy_version: int | None
     trajectory_id: str | int | None
     error: str | None
+    protected: bool
 
     @property
     def is_missing(self) -> bool:
@@ -130,6 +132,7 @@ def _check(outcome: Outcome, place: Place) -> Told:
         policy_version=None if outcome.policy_version is None else int(outcome.policy_version),
         trajectory_id=_plain(outcome.trajectory_id),
         error=None if outcome.error is None else str(outcome.error),
+        protected=bool(outcome.protected),
     )
 
 
@@ -201,7 +204,8 @@ def _merge(earlier: Told, told: Told) -> Told:
     kept = told if earlier.is_missing and not told.is_missing else earlier
     if told.trajectory_id is None or told.trajectory_id != earlier.trajectory_id:
         return kept
-    return replace(kept, n_tokens=earlier.n_tokens + told.n_tokens)
+    protected = earlier.protected or told.protected
+    return replace(kept, n_tokens=earlier.n_tokens + told.n_tokens, protected=protected)
 
 
 def _continues(told: Told) -> bool:

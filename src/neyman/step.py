@@ -146,6 +146,8 @@ class Outcome:
         policy_version: the weights that generated it; None means those of the step.
         trajectory_id: fragments of one trajectory share it and count as one outcome; their tokens add up.
         error: what went wrong, for the report.
+        protected: the row trains even where its group has no signal, because the host's loss has another term for
+            it; a verdict that sees it completes the group and keeps it.
     """
 
     rollout_id: int
@@ -157,6 +159,7 @@ class Outcome:
     policy_version: int | None = None
     trajectory_id: str | int | None = None
     error: str | None = None
+    protected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,8 +131,9 @@ class Waves:
         reached = group.resolved() if arrival else group.prefix
         while group.phase is Phase.OPEN:
             look = min(group.looks[group.looked], len(group.slots))
-            successes, trials = group.outcomes(None if arrival else min(reached, look))
-            if 0 < successes < trials:  # mixed before the look is mixed at the look
+            seen = None if arrival else min(reached, look)
+            successes, trials = group.outcomes(seen)
+            if 0 < successes < trials or group.is_protected(seen):  # and will be at the look
                 self._commit(index)
             elif reached < look:
                 return
