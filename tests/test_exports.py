@@ -24,6 +24,7 @@ PUBLIC = [
     "abandon_index",
     "allocate",
     "beliefs",
+    "dead_share",
     "effective_probability",
     "errors",
     "gradient_variance",

@@ -13,6 +13,7 @@ from neyman import rules as rules
 from neyman.controller import Controller as Controller
 from neyman.formulas import abandon_index as abandon_index
 from neyman.formulas import allocate as allocate
+from neyman.formulas import dead_share as dead_share
 from neyman.formulas import effective_probability as effective_probability
 from neyman.formulas import gradient_variance as gradient_variance
 from neyman.formulas import group_advantages as group_advantages
@@ -56,6 +57,7 @@ __all__ = [
     "abandon_index",
     "allocate",
     "beliefs",
+    "dead_share",
     "effective_probability",
     "errors",
     "gradient_variance",

@@ -58,6 +58,8 @@ def close_batch(
     )
     batch = _batch(engine, trained, rows, reason, report, aggregation)
     _learn(engine, groups)
+    if engine.strategy.verdict is None or len(engine.waves.looks) == 1:
+        engine.dead.watch([group for group in groups if not group.carried], engine.strategy.belief)
     _settle_fates(engine, groups, trained)
     engine.drained.update(fresh)
     if not drain:

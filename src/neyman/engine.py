@@ -11,6 +11,7 @@ import numpy as np
 
 from neyman import beliefs
 from neyman.asking import priority
+from neyman.dead_groups import DeadGroups
 from neyman.errors import StateError
 from neyman.groups import Group, Phase, Slot, SlotState
 from neyman.keyed import PromptId
@@ -68,6 +69,7 @@ class Engine:
         self.next_rollout = 0
         self.carried: list[Group] = []
         self.waves = Waves(self)
+        self.dead = DeadGroups()
         self._reset([], 0)
 
     def _reset(self, candidates: list[PromptId], policy_version: int) -> None:

@@ -13,6 +13,7 @@ from neyman.formulas.metrics import pass_at_k as pass_at_k
 from neyman.formulas.relaxation import relaxed_counts as relaxed_counts
 from neyman.formulas.segments import group_index as group_index
 from neyman.formulas.variance import MINIMUM_GROUP_SIZE as MINIMUM_GROUP_SIZE
+from neyman.formulas.variance import dead_share as dead_share
 from neyman.formulas.variance import gradient_variance as gradient_variance
 from neyman.formulas.variance import mixed_probability as mixed_probability
 from neyman.formulas.verdict import YieldCheck as YieldCheck
@@ -36,6 +37,7 @@ __all__ = [
     "abandon_index",
     "allocate",
     "brier",
+    "dead_share",
     "ece",
     "effective_groups",
     "effective_probability",

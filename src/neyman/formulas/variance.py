@@ -122,6 +122,39 @@ def gradient_variance(success_rate: ArrayLike, n: ArrayLike, estimator: str = "r
     return (mixed_probability(p, size) / size)[()]
 
 
+def dead_share(success_rate: ArrayLike, n: ArrayLike) -> FloatP:
+    """Share of groups that will carry no signal: 1 - mix_n(p), averaged over the prompts.
+
+    What to look at before a run: rows of dead groups are paid for and teach nothing. Groups of twice the size are
+    dead less often, and there are half as many of them at the same budget.
+
+    Args:
+        success_rate: p of each prompt, in [0, 1], scalar or shape (P,).
+        n: group sizes >= 0, any shape.
+
+    Returns:
+        The shares, in the shape of ``n``; a scalar for a scalar.
+
+    Raises:
+        ArgumentError: no prompt, a rate outside [0, 1] or more than one dimension of them, a size below 0 or not
+            whole.
+
+    Guarantee:
+        Exact for rollouts that are independent given p; relative error about 1e-12 where it is not tiny.
+
+    Cost:
+        O(P size(n)).
+
+    >>> dead_share(0.18, [2, 4, 8, 16]).round(2).tolist()
+    [0.7, 0.45, 0.2, 0.04]
+    """
+    rates = np.atleast_1d(_checks.rate_array("success_rate", success_rate))
+    if rates.ndim != 1 or not rates.size:
+        raise ArgumentError(f"success_rate must be one rate or one per prompt, got shape {rates.shape}")
+    size = _checks.int_array("n", n, low=0)
+    return np.asarray(1.0 - mixed_probability(rates, size[..., None]).mean(axis=-1))[()]
+
+
 def quantise(gain: FloatP) -> FloatP:
     """Round non-negative numbers to 40 bits of mantissa (relative 5e-13), so that rounding noise breaks no tie.
 
