@@ -21,6 +21,7 @@ PUBLIC = [
     "Status",
     "StopReason",
     "Strategy",
+    "Work",
     "abandon_index",
     "allocate",
     "beliefs",

@@ -24,6 +24,7 @@ from neyman.formulas import prompt_weights as prompt_weights
 from neyman.formulas import water_level as water_level
 from neyman.ledger import Fate as Fate
 from neyman.ledger import Ledger as Ledger
+from neyman.ledger import Work as Work
 from neyman.presets import preset as preset
 from neyman.step import Batch as Batch
 from neyman.step import Budget as Budget
@@ -54,6 +55,7 @@ __all__ = [
     "Status",
     "StopReason",
     "Strategy",
+    "Work",
     "abandon_index",
     "allocate",
     "beliefs",

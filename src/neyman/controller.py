@@ -12,7 +12,7 @@ from neyman.closing import close_batch
 from neyman.engine import Engine
 from neyman.errors import ArgumentError, CallOrderError, StateError
 from neyman.keyed import PromptId
-from neyman.ledger import Fate, Ledger
+from neyman.ledger import Fate, Ledger, Work
 from neyman.messages import parse_outcomes
 from neyman.pool import Pool
 from neyman.step import Batch, Budget, Cancel, GroupReport, Outcome, Request
@@ -217,6 +217,19 @@ class Controller:
         integer("rollouts", rollouts, low=0)
         self.ledger.request(rollouts)
         self.ledger.settle(Fate.PADDING, integer("tokens", tokens, low=0), rollouts)
+
+    def record_seconds(self, work: Work | str, seconds: float) -> None:
+        """Account for time that the host measured, in a step or between steps.
+
+        Args:
+            work: "generation" (with verification) or "update": what saves rollouts saves the first alone.
+            seconds: how long it took.
+
+        Raises:
+            ArgumentError: other work, or a number below 0.
+        """
+        kind = Work(choice("work", work, tuple(w.value for w in Work)))
+        self.ledger.spend(kind, real("seconds", seconds, low=0.0))
 
     def finish(self) -> Batch:
         """Close the step and return the rows to train on.

@@ -13,7 +13,7 @@ import neyman
 from neyman.errors import StateError
 from neyman.modulation import Modulation
 
-CLOCKS = ("step_time", "runtime", "per_second")
+CLOCKS = ("step_time", "runtime", "per_second", "generation_seconds")
 # Four steps per generation and a checkpoint every third: checkpoint 3 lies in the middle of a generation.
 SAVING = {"per_device_train_batch_size": 8, "steps_per_generation": 4, "max_steps": 8, "save_strategy": "steps",
           "save_steps": 3}  # fmt: skip

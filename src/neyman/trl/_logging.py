@@ -30,6 +30,7 @@ def log_step(session: Session, batch: Batch, rewards: Float | None) -> None:
     ledger = session.controller.ledger
     metrics["neyman/rollouts_total"].append(float(ledger.requested))
     metrics["neyman/tokens_total"].append(float(ledger.tokens()))
+    metrics["neyman/generation_seconds"].append(session.generation_seconds)
     if rewards is not None and metrics.get("frac_reward_zero_std"):
         metrics["frac_reward_zero_std"][-1] = _dead_share(batch, rewards)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -74,14 +75,16 @@ class AdaptiveMixin:
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         if not self.model.training:  # type: ignore[attr-defined]
             return super()._generate_and_score_completions(inputs)  # type: ignore[misc, no-any-return]
-        session = self._neyman
+        session, started = self._neyman, time.monotonic()
         if session.needs_direct_path:
             rows = session.plan_direct(inputs)
             with session.listening():
                 output = super()._generate_and_score_completions(rows)  # type: ignore[misc]
+            session.generation_seconds = time.monotonic() - started
             session.tell_direct(rows)
         else:
             rollouts, rows = session.draw(inputs)
+            session.generation_seconds = time.monotonic() - started
             with session.listening(), session.generation.serve(rollouts):
                 output = super()._generate_and_score_completions(rows)  # type: ignore[misc]
         session.finish_output(output)

@@ -121,6 +121,7 @@ class Session:
         self.checkpoint = Checkpoint(self)
         self.sampler: Any = None
         self.batch: Batch | None = None
+        self.generation_seconds = 0.0  # of the last batch, verification included
         self.matrix: Any = None
         self.scored: tuple[Any, ...] | None = None
         self._rollouts: list[Rollout] | None = None
