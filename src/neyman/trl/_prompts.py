@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from typing import Any, final
@@ -11,6 +12,40 @@ from neyman.errors import ArgumentError
 from neyman.keyed import PromptId
 
 ID_COLUMN = "neyman_id"
+
+
+def check_size(trainer: Any, prompts: Prompts) -> None:
+    """Check that TRL, which drops what fills no batch at the end of an epoch, brings every prompt.
+
+    Args:
+        trainer: a TRL trainer.
+        prompts: its training prompts.
+
+    Raises:
+        ArgumentError: fewer prompts than one generation batch takes, of which TRL would train none.
+    """
+    if prompts.ids is None:
+        return
+    count, size = len(prompts.ids), int(trainer.num_generations)
+    width = int(trainer.args.generation_batch_size) // size
+    if count < width:
+        raise ArgumentError(
+            f"the dataset has {count} prompts, and a generation batch of {width * size} rows with "
+            f"num_generations={size} takes {width} different prompts: TRL drops incomplete batches and would train "
+            f"nothing. Set generation_batch_size to {count * size} or less, raise num_generations, or add prompts"
+        )
+    if count % width and not getattr(trainer.args, "shuffle_dataset", True):
+        whole = count // width * width
+        logging.getLogger("neyman").warning(
+            "shuffle_dataset=False and %d prompts in batches of %d: TRL drops what fills no batch, and never brings "
+            "the last %d of %d prompts; set shuffle_dataset=True, or use %d or %d prompts",
+            count,
+            width,
+            count - whole,
+            count,
+            whole,
+            whole + width,
+        )
 
 
 def content_id(row: Mapping[str, Any]) -> str:

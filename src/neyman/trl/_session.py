@@ -26,7 +26,7 @@ from neyman.trl._checkpoint import Checkpoint
 from neyman.trl._features import register_features
 from neyman.trl._generation import Generation
 from neyman.trl._logging import log_step
-from neyman.trl._prompts import Prompts
+from neyman.trl._prompts import Prompts, check_size
 from neyman.trl._store import Rollout
 from neyman.trl._success import Success
 from neyman.trl._token_factor import TokenFactor
@@ -117,6 +117,7 @@ class Session:
                 "'uniform'"
             )
         check_carry_over(self)
+        check_size(trainer, self.prompts)
         register_features(self.controller.strategy.belief, self.prompts, features)
         self.checkpoint = Checkpoint(self)
         self.sampler: Any = None
