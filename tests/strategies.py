@@ -2,112 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
 
-import numpy as np
 from hypothesis import strategies as st
 
 import neyman
-from neyman import Batch, Budget, Controller, Outcome, Request, Strategy, preset
-from neyman.beliefs import Counts
+from neyman import Batch, Budget, Controller, Outcome, Strategy, preset
+from neyman.beliefs import Belief, BinomialResidual, Counts, CountsWithGP, PublishedGP
 from neyman.groups import Phase, SlotState
-from neyman.keyed import PromptId, keyed_rng
-
-
-@dataclass
-class Host:
-    """A host in which a rollout's result depends on its prompt and seed alone, never on when it is asked for.
-
-    Args:
-        rates: success rate per prompt; others get one from their id, U-shaped.
-        failing: share of rollouts without a valid result.
-        seed: another world.
-        shaped: rewards are not binary; success is told beside them.
-    """
-
-    rates: dict[PromptId, float] = field(default_factory=dict)
-    failing: float = 0.0
-    seed: int = 0
-    shaped: bool = False
-
-    def rate(self, prompt_id: PromptId) -> float:
-        """Return a prompt's success rate."""
-        return self.rates.get(prompt_id, float(keyed_rng("rate", self.seed, prompt_id).beta(0.6, 0.6)))
-
-    def outcomes(self, request: Request) -> list[Outcome]:
-        """Return the results of a request."""
-        results = []
-        for j, rollout_id in enumerate(request.rollout_ids):
-            rng = keyed_rng("world", self.seed, request.prompt_id, request.seed + j)
-            success, fails = bool(rng.random() < self.rate(request.prompt_id)), rng.random() < self.failing
-            length = int(rng.integers(1, 50))
-            status = ("failed", "timeout", "aborted", "ok")[int(rng.integers(4))] if fails else "ok"
-            reward = None if fails else float(success) - (0.01 * length if self.shaped else 0.0)
-            results.append(
-                Outcome(
-                    rollout_id=rollout_id,
-                    prompt_id=request.prompt_id,
-                    reward=reward,
-                    success=success if self.shaped and not fails else None,
-                    n_tokens=length,
-                    status=status,
-                    error="the engine died" if fails else None,
-                )
-            )
-        return results
-
-    def answer(self, requests: Sequence[Request]) -> list[Outcome]:
-        """Return the results of all requests, in their order."""
-        return [outcome for request in requests for outcome in self.outcomes(request)]
-
-
-def run_step(
-    controller: Controller,
-    host: Host,
-    candidates: Sequence[PromptId],
-    *,
-    capacity: int | None = None,
-    rng: np.random.Generator | None = None,
-    begin: bool = True,
-) -> tuple[Batch, list[Request]]:
-    """Run one step to its end and return the batch and every request; with ``rng`` results come out of order."""
-    if begin:
-        controller.begin(candidates)
-    asked: list[Request] = []
-    waiting: list[Outcome] = []
-    for _ in range(100_000):
-        if controller.is_done:
-            break
-        requests = controller.ask(capacity)
-        asked += requests
-        waiting += host.answer(requests)
-        if rng is None:
-            told, waiting = waiting, []
-        else:
-            rng.shuffle(waiting)  # type: ignore[arg-type]
-            cut = int(rng.integers(1, 6))
-            told, waiting = waiting[:cut], waiting[cut:]
-        assert told or controller.is_done, "the step neither ends nor asks for anything"
-        controller.tell(told)
-    return controller.finish(), asked
+from neyman.keyed import PromptId
+from neyman.testing import Host, run_step  # noqa: F401 (vocabulary for the tests that import from here)
+from neyman.testing._batch import expect_sound_batch
+from neyman.testing._host import expect_same_batch, through_json  # noqa: F401
 
 
 def assert_same_batch(left: Batch, right: Batch) -> None:
     """Two batches agree bit for bit."""
-    for item in fields(Batch):
-        one, two = getattr(left, item.name), getattr(right, item.name)
-        if isinstance(one, np.ndarray):
-            np.testing.assert_array_equal(one, two, err_msg=item.name)
-        else:
-            assert one == two, item.name
-
-
-def through_json(state: object) -> object:
-    """Return a state as a file would give it back."""
-    return json.loads(json.dumps(state, allow_nan=False))
+    expect_same_batch(left, right, "two batches must agree", see="Determinism")
 
 
 def assert_consistent(controller: Controller) -> None:
@@ -155,38 +67,32 @@ def assert_consistent(controller: Controller) -> None:
 
 
 def assert_sound_batch(controller: Controller, batch: Batch, asked: dict[int, PromptId]) -> None:
-    """What every batch must be: finite, joined by ids, inside its rows, and weighted by prompts."""
-    rows = len(batch)
-    strategy, train_rows = controller.strategy, controller._engine.train_rows
-    for name in ("rollout_ids", "groups", "rewards", "success", "advantages", "weights", "age", "counted"):
-        assert len(getattr(batch, name)) == rows == len(batch.prompt_ids)
-    assert np.isfinite(batch.advantages).all()
-    assert np.isfinite(batch.weights).all()
-    assert [asked[i] for i in batch.rollout_ids.tolist()] == list(batch.prompt_ids)
-    real = batch.groups >= 0
-    assert len(set(batch.rollout_ids[real].tolist())) == int(real.sum()), "a rollout trains once"
-    assert (batch.weights[~batch.counted] == 0.0).all()
-    assert (batch.advantages[~batch.counted] == 0.0).all()
-    assert np.isnan(batch.rewards[~batch.counted]).all()
+    """What every batch must be, and inside its rows."""
+    expect_sound_batch(batch, controller.strategy, asked)
+    rows, strategy, train_rows = len(batch), controller.strategy, controller._engine.train_rows
     if train_rows is not None:
         assert rows <= train_rows
         if strategy.close != "streaming" and controller._fill == "copies" and rows:
             assert rows == train_rows
     if controller._fill == "copies":
         assert rows % controller._divisor == 0
-    if strategy.close == "fixed_train":
-        for group in set(batch.groups[batch.counted].tolist()):
-            outcomes = batch.success[(batch.groups == group) & batch.counted]
-            assert 0 < outcomes.sum() < len(outcomes)
-    values = np.cos(np.arange(rows))  # any function of the rows
-    means = [
-        values[(batch.groups == g) & batch.counted].mean()
-        for g in sorted(set(batch.groups[batch.counted].tolist()))
-        if strategy.dead_groups == "keep" or len(set(batch.success[(batch.groups == g) & batch.counted])) > 1
-    ]
-    if means and strategy.prompt_weight == "equal":
-        np.testing.assert_allclose((batch.weights * values).mean(), np.mean(means), atol=1e-12)
-    json.dumps(batch.summary(), allow_nan=False)
+
+
+#: The prompts that beliefs are tested on.
+POOL = ["a", "b", 1, "1", 2, "c", "d", -7]
+
+#: Every belief in every way that changes what it computes.
+BELIEFS: dict[str, Callable[[], Belief]] = {
+    "counts": Counts,
+    "counts, fixed prior": lambda: Counts(prior=(1.0, 1.0), discount=1.0, fade=1.0),
+    "counts with gp": CountsWithGP,
+    "residual": BinomialResidual,
+    "residual, 3 landmarks": lambda: BinomialResidual(landmarks=3),
+    "residual, no landmarks": lambda: BinomialResidual(landmarks=0),
+    "published": PublishedGP,
+    "published, low rank": lambda: PublishedGP(dense_limit=2, landmarks=4),
+    "published, prior variance": lambda: PublishedGP(variance="prior"),
+}
 
 
 def _counts() -> Counts:

@@ -1,0 +1,34 @@
+"""The contract as tests: subclass a suite, say how to make your belief, rule or strategy, and run pytest.
+
+Needs the extra ``testing``. How to use it, and what each check demands: docs/testing.md.
+"""
+
+from __future__ import annotations
+
+from neyman.errors import missing_extra as _missing_extra
+
+try:
+    import hypothesis  # noqa: F401 (the suites search with it)
+    import pytest  # noqa: F401 (it runs them)
+except ImportError as _error:
+    raise _missing_extra(_error.name or "pytest", "testing", "neyman.testing") from _error
+
+from neyman.testing._allocate import AllocateSuite as AllocateSuite
+from neyman.testing._belief import BeliefSuite as BeliefSuite
+from neyman.testing._contract import BrokenContract as BrokenContract
+from neyman.testing._host import Host as Host
+from neyman.testing._host import run_step as run_step
+from neyman.testing._select import SelectSuite as SelectSuite
+from neyman.testing._strategy import StrategySuite as StrategySuite
+from neyman.testing._verdict import VerdictSuite as VerdictSuite
+
+__all__ = [
+    "AllocateSuite",
+    "BeliefSuite",
+    "BrokenContract",
+    "Host",
+    "SelectSuite",
+    "StrategySuite",
+    "VerdictSuite",
+    "run_step",
+]

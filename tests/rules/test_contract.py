@@ -1,0 +1,98 @@
+"""Every rule keeps the contract of its kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from neyman import rules
+from neyman.rules import (
+    Allocate,
+    Each,
+    EarlyVerdict,
+    FullGroup,
+    HighestVariance,
+    InOrder,
+    Select,
+    VarianceOptimal,
+    Verdict,
+    WaterLevel,
+)
+from neyman.testing import AllocateSuite, SelectSuite, VerdictSuite
+
+BY_DRAW = "one posterior draw per place: the candidates' order is the order of the draws"
+NO_FLOOR = "it explores in proportion to what is uncertain, without a floor"
+
+#: A rule, and what it cannot keep with the reason; a reason that does not hold fails.
+SELECT = {
+    "in order": (InOrder(), {"by_place": "the host's order is the rule"}),
+    "highest variance": (HighestVariance(), {"by_place": BY_DRAW, "absorbing": NO_FLOOR}),
+    "highest variance, mean": (
+        HighestVariance(explore="mean"),
+        {"absorbing": "it ranks by the mean and never looks again at what it thinks uniform"},
+    ),
+}
+ALLOCATE = {
+    "each": (Each(), {"order_slack": 1}),  # what does not divide goes to the first
+    "each, of a size": (Each(4), {"bounds": (4, 4)}),
+    "variance": (VarianceOptimal(2, 12), {"bounds": (2, 12)}),
+    "variance, dr_grpo": (VarianceOptimal(3, 12, estimator="dr_grpo"), {"bounds": (3, 12)}),
+    "variance, grpo": (VarianceOptimal(3, 12, estimator="grpo", probe=3), {"bounds": (3, 12)}),
+    "variance, published": (
+        VarianceOptimal(2, 12, variant="published", plug_in=True),
+        {"bounds": (2, 12)},
+    ),
+    "water level": (WaterLevel(2, 12, probe=2), {"bounds": (2, 12)}),
+    "water level, published": (
+        WaterLevel(2, 12, variant="published"),
+        {"bounds": (2, 12), "loses_with_budget": "it rounds by the largest remainder"},
+    ),
+}
+VERDICT = {
+    "early": EarlyVerdict(),
+    "early, looks": EarlyVerdict(0.6, schedule=(2, 3, 5)),
+    "early, never": EarlyVerdict(0.0),
+    "early, at once": EarlyVerdict(1.0, min_probe=3, after_commit="stop", speculate=True),
+    "full group": FullGroup(),
+}
+
+
+def state(suite: object, rule: object, attributes: dict[str, object]) -> None:
+    suite.rule = rule
+    for name, value in attributes.items():
+        setattr(suite, name, value)
+
+
+class TestEverySelect(SelectSuite):
+    @pytest.fixture(autouse=True, params=SELECT)
+    def kind(self, request):
+        state(self, *SELECT[request.param])
+
+    def make(self) -> Select:
+        return self.rule
+
+
+class TestEveryAllocate(AllocateSuite):
+    @pytest.fixture(autouse=True, params=ALLOCATE)
+    def kind(self, request):
+        state(self, *ALLOCATE[request.param])
+
+    def make(self) -> Allocate:
+        return self.rule
+
+
+class TestEveryVerdict(VerdictSuite):
+    @pytest.fixture(autouse=True, params=VERDICT)
+    def kind(self, request):
+        state(self, VERDICT[request.param], {})
+
+    def make(self) -> Verdict:
+        return self.rule
+
+
+def test_every_rule_of_the_package_is_in_a_suite():
+    tried = [rule for rule, _ in (*SELECT.values(), *ALLOCATE.values())] + list(VERDICT.values())
+    protocols = {Select, Allocate, Verdict}
+    for name in rules.__all__:
+        kind = getattr(rules, name)
+        if kind not in protocols and any(hasattr(kind, method) for method in ("pick", "counts", "decide")):
+            assert kind in {type(rule) for rule in tried}, name

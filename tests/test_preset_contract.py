@@ -1,0 +1,65 @@
+"""Every preset keeps the contract of a strategy: as it comes, in every way of closing, and with its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from neyman import Strategy, preset
+from neyman.presets import PRESETS
+from neyman.strategy import CLOSES
+from neyman.testing import StrategySuite
+from strategies import PRESETS as OPTIONS
+
+QUIET = {"dynamo": {"modulation": None}}  # the token factor is the host's, and needs torch
+
+
+def _variants() -> dict[str, Callable[[], Strategy]]:
+    """Return every preset by name, in every other way of closing that fits it, and with options."""
+    variants: dict[str, Callable[[], Strategy]] = {}
+    for name in PRESETS:
+        build = partial(preset, name, **QUIET.get(name, {}))
+        variants[name] = build
+        plain = build()
+        for close in CLOSES:
+            if close != plain.close and (close != "fixed_train" or plain.verdict is not None):
+                variants[f"{name}, close={close}"] = partial(build, close=close, max_age=0)
+    return variants | {f"options: {name}": make for name, make in OPTIONS.items() if ", " in name}
+
+
+VARIANTS = _variants()
+
+NO_FLOOR = "it explores in proportion to what is uncertain, without a floor"
+#: What a preset cannot keep, and why; a reason that does not hold fails.
+STATED: dict[str, dict[str, object]] = {
+    "neyman": {"absorbing": NO_FLOOR},
+    "neyman, close=streaming": {"absorbing": NO_FLOOR},
+}
+
+
+class TestEveryPreset(StrategySuite):
+    @pytest.fixture(autouse=True, params=VARIANTS)
+    def variant(self, request):
+        self.build = VARIANTS[request.param]
+        self.bounds = _bounds(self.build(), self.budget // self.prompts)
+        for name, value in STATED.get(request.param, {}).items():
+            setattr(self, name, value)
+
+    def make(self) -> Strategy:
+        return self.build()
+
+
+def _bounds(strategy: Strategy, average: int) -> tuple[int, int | None]:
+    """Return the bounds that an allocation states; under a verdict a group may end at any look, or be extended."""
+    rule = strategy.allocate
+    if strategy.verdict is not None:
+        return 1, None
+    if not hasattr(rule, "lower"):
+        return average, average
+    return min(rule.lower, rule.probe or rule.lower), rule.upper
+
+
+def test_exceptions_are_stated_of_presets_that_exist():
+    assert set(VARIANTS) >= set(STATED)
