@@ -64,15 +64,6 @@ def test_every_step_of_every_preset_ends_in_a_sound_batch_inside_its_budget(make
         assert batch.report["rollouts"] == engine.asked
 
 
-@pytest.mark.parametrize("name", [n for n, make in PRESETS.items() if make().close == "fixed_spend"])
-def test_fixed_spend_uses_the_budget_exactly(name):
-    controller = simple(name, 64, pool=range(40))
-    for _ in range(3):
-        batch, asked = run_step(controller, Host(), PROMPTS)
-        assert sum(len(r.rollout_ids) for r in asked) == 64 == len(batch)
-        assert batch.stop_reason is StopReason.COMPLETE
-
-
 def test_fixed_spend_never_trains_more_rows_than_the_host_has():
     with pytest.raises(ArgumentError, match="must be <= train_rows=32, got 64"):
         simple("uniform", 64, train_rows=32)

@@ -26,7 +26,11 @@ def _variants() -> dict[str, Callable[[], Strategy]]:
         for close in CLOSES:
             if close != plain.close and (close != "fixed_train" or plain.verdict is not None):
                 variants[f"{name}, close={close}"] = partial(build, close=close, max_age=0)
-    return variants | {f"options: {name}": make for name, make in OPTIONS.items() if ", " in name}
+    for name, make in OPTIONS.items():
+        base, _, options = name.partition(", ")
+        if options and make().close == variants[base]().close:  # other ways of closing are there already
+            variants[f"{base}, {options}"] = make
+    return variants
 
 
 VARIANTS = _variants()
@@ -43,6 +47,7 @@ class TestEveryPreset(StrategySuite):
     @pytest.fixture(autouse=True, params=VARIANTS)
     def variant(self, request):
         self.build = VARIANTS[request.param]
+        self.worlds = 2 if request.param in PRESETS else 1
         self.bounds = _bounds(self.build(), self.budget // self.prompts)
         for name, value in STATED.get(request.param, {}).items():
             setattr(self, name, value)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from neyman._checks import IntP
@@ -18,6 +18,8 @@ from neyman.testing._contract import Suite, declared, during, expect, expect_sam
 #: Successes and trials of one prompt.
 History = tuple[int, int]
 _HISTORIES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=6)
+_ONE_WITH_SIGNAL: list[History] = [(0, 30), (15, 30), (30, 30)]  # where bounds are reached first
+_BUDGETS = 80  # budgets tried one after the other
 _SPAN = 40  # rollouts per prompt above the lower bound that are tried where no upper bound is stated
 
 
@@ -113,6 +115,8 @@ class AllocateSuite(Suite):
 
         @self.randomly()
         @given(raw=_HISTORIES, share=st.floats(0.0, 1.0))
+        @example(raw=_ONE_WITH_SIGNAL, share=0.5)
+        @example(raw=_ONE_WITH_SIGNAL, share=0.9)
         def hold(raw: list[History], share: float) -> None:
             evidence, budget = self.case(raw, share)
             counts = self.counts(evidence, budget)
@@ -150,7 +154,7 @@ class AllocateSuite(Suite):
 
     def test_the_same_evidence_gives_the_same_counts(self) -> None:
         """No hidden state, no randomness of its own."""
-        evidence, budget = self.case([(k, 20 - k) for k in range(6)], 0.4)
+        evidence, budget = self.case([(k, 20 - k) for k in range(6)], 0.41)
         rule = self.make()
         one, again, fresh = (
             rule.counts(evidence, budget),
@@ -197,27 +201,21 @@ class AllocateSuite(Suite):
         hold()
 
     def test_more_budget_never_gives_a_prompt_fewer_rollouts(self) -> None:
-        """Budgets from the least to the most: no prompt loses what it had."""
+        """One budget after the other: no prompt loses what it had."""
         demand = "a larger budget must never give a prompt fewer rollouts"
         with declared("loses_with_budget", self.loses_with_budget, demand, see="More budget"):
             for key in range(4):
-                rng = self.rng(key)
-                trials = rng.integers(0, 30, 5)
-                evidence = self.evidence(
-                    list(zip(rng.binomial(trials, 0.4).tolist(), trials.tolist(), strict=True))
-                )
-                least, most = self.limits(5)
+                rng, prompts = self.rng(key), 3 + key
+                trials = rng.integers(0, 30, prompts)
+                solved = rng.binomial(trials, 0.4)
+                evidence = self.evidence(list(zip(solved.tolist(), trials.tolist(), strict=True)))
+                least, most = self.limits(prompts)
                 before = self.counts(evidence, least)
-                for budget in range(least + 1, most + 1, 1 + (most - least) // 60):
+                for budget in range(least + 1, min(most, least + _BUDGETS) + 1):
                     counts = self.counts(evidence, budget)
-                    given_ = {
-                        "a": evidence.a,
-                        "b": evidence.b,
-                        "budget": budget,
-                        "before": before,
-                        "counts": counts,
-                    }
-                    expect((counts >= before).all(), demand, see="More budget", **given_)
+                    known = {"a": evidence.a, "b": evidence.b, "budget": budget}
+                    kept = (counts >= before).all()
+                    expect(kept, demand, see="More budget", before=before, counts=counts, **known)
                     before = counts
 
     def test_no_prompts_get_no_rollouts(self) -> None:

@@ -17,25 +17,29 @@ class BrokenContract(AssertionError):  # noqa: N818 (an assertion that failed, n
     """A belief, rule or strategy broke the contract; the message says which sentence of it, with the input."""
 
 
-def expect(holds: Any, broken: str, *, see: str, **given: Any) -> None:
-    """Raise `BrokenContract` unless ``holds``.
+def broken(demand: str, *, see: str, **given: Any) -> str:
+    """Return the message of a broken contract.
 
     Args:
-        holds: whether the contract is kept.
-        broken: what the contract demands and what was seen instead, as a sentence.
+        demand: what the contract demands and, where it helps, what was seen instead, as a sentence.
         see: heading of docs/testing.md that explains the demand.
         given: the input that shows it.
     """
+    lines = [f"    {name} = {_show(value)}" for name, value in given.items()]
+    return "\n".join([demand, *lines, f"    see {PAGE}, section {see!r}"])
+
+
+def expect(holds: Any, demand: str, *, see: str, **given: Any) -> None:
+    """Raise `BrokenContract` unless ``holds``; the other arguments are those of `broken`."""
     if not holds:
-        lines = [f"    {name} = {_show(value)}" for name, value in given.items()]
-        raise BrokenContract("\n".join([broken, *lines, f"    see {PAGE}, section {see!r}"]))
+        raise BrokenContract(broken(demand, see=see, **given))
 
 
-def expect_same(left: Any, right: Any, broken: str, *, see: str, **given: Any) -> None:
+def expect_same(left: Any, right: Any, demand: str, *, see: str, **given: Any) -> None:
     """Raise `BrokenContract` unless two arrays, states or messages agree bit for bit, NaN being equal to NaN."""
     both_arrays = isinstance(left, np.ndarray) and isinstance(right, np.ndarray)
     same = np.array_equal(left, right, equal_nan=left.dtype.kind == "f") if both_arrays else left == right
-    expect(same, broken, see=see, one=left, other=right, **given)
+    expect(same, demand, see=see, one=left, other=right, **given)
 
 
 def refused(call: Callable[[], Any], error: type[Exception], what: str, *, see: str, **given: Any) -> str:
@@ -44,10 +48,10 @@ def refused(call: Callable[[], Any], error: type[Exception], what: str, *, see: 
         call()
     except error as refusal:
         return str(refusal)
-    except Exception as other:  # noqa: BLE001 (a refusal of the wrong kind is what this reports)
-        expect(False, f"{what} must raise {error.__name__}, raised {other!r}", see=see, **given)
-    expect(False, f"{what} must raise {error.__name__}, but was taken in", see=see, **given)
-    return ""
+    except Exception as other:
+        said = f"{what} must raise {error.__name__}, raised {other!r}"
+        raise BrokenContract(broken(said, see=see, **given)) from other
+    raise BrokenContract(broken(f"{what} must raise {error.__name__}, but was taken in", see=see, **given))
 
 
 @contextmanager
@@ -120,6 +124,6 @@ class Suite:
             derandomize=True,
             deadline=None,
             database=None,
-            phases=(Phase.generate, Phase.shrink),
+            phases=(Phase.explicit, Phase.generate, Phase.shrink),
             suppress_health_check=list(HealthCheck),
         )

@@ -12,7 +12,7 @@ import numpy as np
 from neyman.controller import Controller
 from neyman.keyed import PromptId, keyed_rng
 from neyman.step import Batch, Outcome, Request
-from neyman.testing._contract import expect, expect_same
+from neyman.testing._contract import BrokenContract, broken, expect, expect_same
 
 _ROUNDS = 100_000  # more calls than any step of a test needs
 
@@ -117,8 +117,13 @@ def run_step(
 
 
 def through_json(state: Any) -> Any:
-    """Return a state as a file would give it back."""
-    return json.loads(json.dumps(state, allow_nan=False))
+    """Return a state as a file would give it back, or raise `BrokenContract` when it is not JSON-safe."""
+    try:
+        return json.loads(json.dumps(state, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise BrokenContract(
+            broken(f"a saved state must be JSON-safe, without NaN: {error}", see="Saved states", state=state)
+        ) from error
 
 
 def expect_same_batch(left: Batch, right: Batch, broken: str, *, see: str, **given: Any) -> None:

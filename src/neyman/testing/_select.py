@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,9 +72,12 @@ class SelectSuite(Suite):
         )
 
     def informed(self, ids: Sequence[PromptId], key: int = 0) -> Belief:
-        """Return a belief with other evidence for each prompt, so that no two tie."""
-        belief, trials = self.belief(), 8 + 2 * np.arange(len(ids))
-        belief.update(list(ids), self.rng(key).binomial(trials, self.rng(key, 1).random(len(ids))), trials)
+        """Return a belief with other evidence for each of up to 32 prompts: no two means or spreads tie."""
+        belief = self.belief()
+        successes = self.rng(key).permutation(32)[
+            : len(ids)
+        ]  # of 64, so that all means lie on one side of 1/2
+        belief.update(list(ids), successes, [64] * len(ids))
         return belief
 
     def test_picks_are_distinct_and_among_those_offered(self) -> None:

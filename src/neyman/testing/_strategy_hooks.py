@@ -43,8 +43,9 @@ class StrategyHooks(Suite):
         )
 
     def brought(self, step: int) -> list[PromptId]:
-        """Return the prompts that the host brings in a step: the pool in turn."""
-        return [(step * self.prompts + place) % self.pool_size for place in range(self.prompts)]
+        """Return the prompts that the host brings in a step: the pool in turn, half of them seen a step before."""
+        stride = max(1, self.prompts // 2)
+        return [(step * stride + place) % self.pool_size for place in range(self.prompts)]
 
 
 def count_asked(asked: Sequence[Request]) -> int:

@@ -27,11 +27,14 @@ class StrategySpend(StrategyHooks):
             controller, ids = self.controller(retries=0.1), set[int]()
             for step in range(3):
                 with during("a step without failures", see="Exact budget"):
-                    _, asked = run_step(controller, Host(seed=world), self.brought(step))
+                    batch, asked = run_step(controller, Host(seed=world), self.brought(step))
                 spent, given = count_asked(asked), {"step": step, "world": world, "budget": self.budget}
                 if controller.strategy.close == "fixed_spend":
                     what = f"close='fixed_spend' must ask for exactly the budget, asked for {spent}"
                     expect(spent == self.budget, what, see="Exact budget", **given)
+                    rows = int(batch.counted.sum())
+                    what = f"close='fixed_spend' must train all that was generated, trained {rows} of {spent}"
+                    expect(rows == spent, what, see="Exact budget", **given)
                 most = self.budget + math.floor(0.1 * self.budget)
                 what = (
                     f"rollouts must not exceed the budget and its retry allowance ({most}), asked for {spent}"
@@ -96,7 +99,7 @@ class StrategySpend(StrategyHooks):
 
     def test_missing_results_are_counted_and_never_become_rewards(self) -> None:
         """They are drawn again within the allowance; what stays missing has no reward and no weight."""
-        for world, failing in ((0, 0.1), (1, 0.4)):
+        for world, failing in ((0, 0.1), (1, 0.4), (2, 0.6)):
             controller, host = self.controller(retries=0.25), Host(failing=failing, seed=world)
             with during(f"a step in which {failing:.0%} of the results are missing", see="Missing results"):
                 batch, asked = run_step(controller, host, self.brought(0))
