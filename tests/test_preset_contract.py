@@ -38,6 +38,8 @@ VARIANTS = _variants()
 NO_FLOOR = "it explores in proportion to what is uncertain, without a floor"
 #: What a preset cannot keep, and why; a reason that does not hold fails.
 STATED: dict[str, dict[str, object]] = {
+    "mopps": {"absorbing": NO_FLOOR},
+    "mopps, close=streaming": {"absorbing": NO_FLOOR},
     "neyman": {"absorbing": NO_FLOOR},
     "neyman, close=streaming": {"absorbing": NO_FLOOR},
 }

@@ -7,19 +7,24 @@ import pytest
 from neyman import rules
 from neyman.rules import (
     Allocate,
+    ClosestTo,
     Each,
     EarlyVerdict,
     FullGroup,
     HighestVariance,
     InOrder,
+    LeastWaste,
+    Revisit,
     Select,
     VarianceOptimal,
     Verdict,
     WaterLevel,
+    WorthVerdict,
 )
 from neyman.testing import AllocateSuite, SelectSuite, VerdictSuite
 
 BY_DRAW = "one posterior draw per place: the candidates' order is the order of the draws"
+BY_MEAN = "it ranks by what it thinks and never looks again at what it thinks uniform"
 NO_FLOOR = "it explores in proportion to what is uncertain, without a floor"
 
 #: A rule, and what it cannot keep with the reason; a reason that does not hold fails.
@@ -28,8 +33,12 @@ SELECT = {
     "highest variance": (HighestVariance(), {"by_place": BY_DRAW, "absorbing": NO_FLOOR}),
     "highest variance, mean": (
         HighestVariance(explore="mean"),
-        {"absorbing": "it ranks by the mean and never looks again at what it thinks uniform"},
+        {"absorbing": BY_MEAN},
     ),
+    "closest": (ClosestTo(), {"by_place": BY_DRAW, "absorbing": NO_FLOOR}),
+    "closest, mean": (ClosestTo(explore="mean"), {"absorbing": BY_MEAN}),
+    "least waste": (LeastWaste(), {"absorbing": BY_MEAN}),
+    "revisit": (Revisit(HighestVariance(explore="mean")), {}),
 }
 ALLOCATE = {
     "each": (Each(), {"order_slack": 1}),  # what does not divide goes to the first
@@ -53,6 +62,8 @@ VERDICT = {
     "early, never": EarlyVerdict(0.0),
     "early, at once": EarlyVerdict(1.0, min_probe=3, after_commit="stop", speculate=True),
     "full group": FullGroup(),
+    "worth": WorthVerdict(),
+    "worth, dear": WorthVerdict(waste=6.0, schedule=(2, 3)),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,11 +63,14 @@ class SelectSuite(Suite):
     def view(
         self, candidates: Sequence[PromptId], fresh: Sequence[PromptId], belief: Belief, step: int = 0
     ) -> StepView:
-        """Return a step as a rule sees it."""
+        """Return a step as a rule sees it, with no prompt overdue."""
         return StepView(
             step=step,
             candidates=tuple(candidates),
             fresh=lambda count: list(fresh[: max(count, 0)]),
+            browse=lambda count: list(fresh[: max(count, 0)]),
+            overdue=lambda passes: [],  # noqa: ARG005 (the view's signature)
+            group_size=8,
             belief=belief,
             rng=lambda *keys: keyed_rng(self.seed, step, *keys),
         )
@@ -201,12 +205,26 @@ class SelectSuite(Suite):
         belief, rule, pool = self.belief(), self.make(), Pool(range(self.pool_size), seed=self.seed)
         belief.update([0], [successes], [self.settled_trials])
         for step in range(self.retest_within):
-            offered = [(step * self.brought + k + 1) % self.pool_size for k in range(self.brought)]
-            fresh = pool.peek(self.pool_size, set(offered))
-            picked = rule.pick(self.view(offered, fresh, belief, step), self.brought)
+            offered: list[PromptId] = [
+                (step * self.brought + k + 1) % self.pool_size for k in range(self.brought)
+            ]
+            passes = step * self.brought / self.pool_size
+            picked = rule.pick(self._view_of(pool, offered, belief, step, passes), self.brought)
             if 0 in picked:
                 return True
             belief.update(picked, [4] * len(picked), [8] * len(picked))
             belief.advance()
-            pool.open(picked)
+            pool.open(picked, passes)
         return False
+
+    def _view_of(
+        self, pool: Pool, offered: list[PromptId], belief: Belief, step: int, passes: float
+    ) -> StepView:
+        """Return a step with a pool behind it, as the controller shows it."""
+        taken = set(offered)
+        return replace(
+            self.view(offered, [], belief, step),
+            fresh=lambda count: pool.peek(count, taken),
+            browse=lambda count: pool.browse(count, taken, keyed_rng(self.seed, step, "browse")),
+            overdue=lambda wait: pool.overdue(passes - wait, set()),
+        )
