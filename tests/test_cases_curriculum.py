@@ -41,7 +41,9 @@ def visits(revisit, *, pool, brought, steps, seed):
 def test_case_07_a_mastered_prompt_is_tested_again_within_the_stated_passes(revisit, pool, brought, seed):
     """CASE 7. For every pool, limit and order of the host's prompts, a prompt that is always solved."""
     a_pass = pool / brought  # steps
-    backlog = math.ceil(pool / math.ceil(0.5 * brought))  # all are due at once, and half of the picks are theirs
+    backlog = math.ceil(
+        pool / math.ceil(0.5 * brought)
+    )  # all are due at once, and half of the picks are theirs
     window = math.ceil(revisit * a_pass) + backlog + 1
     steps = min(2 * window, 60)
     drawn = visits(revisit, pool=pool, brought=brought, steps=steps, seed=seed)
