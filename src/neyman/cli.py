@@ -1,4 +1,4 @@
-"""The `neyman` command: train, report, demo."""
+"""The `neyman` command: train, report, demo, compare."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from neyman import __version__
+from neyman._compare_command import compare_command
 from neyman._settings import read_toml
 from neyman._task_settings import TASKS
 from neyman.config import Config, from_mapping, to_toml
@@ -31,6 +32,8 @@ usage: neyman COMMAND ...
       write report.html and summary.json again from the runs in DIR
   neyman demo --out DIR
       the embedded default, minutes on two cores; goes on where it was when DIR exists
+  neyman compare --out DIR [--resume]
+      strategies x seeds x learning rates with a tiny policy, each at its best, minutes on two cores
 
 neyman COMMAND --help lists a command's settings; --debug shows tracebacks; --version.
 """
@@ -86,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "train": _train_command,
         "report": _report_command,
         "demo": _demo_command,
+        "compare": compare_command,
     }
     if not words or words[0] in {"-h", "--help"}:
         sys.stdout.write(USAGE)

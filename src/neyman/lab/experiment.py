@@ -19,19 +19,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neyman import __version__
-from neyman._checks import FloatP, choice, integer, real
+from neyman._checks import choice, integer, real
 from neyman.beliefs import PromptId
 from neyman.controller import Controller
 from neyman.errors import ArgumentError
 from neyman.keyed import keyed_rng, keyed_seed
-from neyman.lab.oracle import OracleBelief
+from neyman.lab.features import FEATURES, features
+from neyman.lab.oracle import ExactRates, OracleBelief
 from neyman.lab.policy import Policy, rollout_uniforms
 from neyman.lab.strategies import build_strategy
 from neyman.lab.task import Prompts, WarmStart, draw_prompts, starting_policy
 from neyman.step import Batch, Budget, Outcome, Request
 from neyman.strategy import ESTIMATORS, Strategy
 
-FEATURES = ("none", "metadata", "hidden")
 # What strategies that discard groups may generate, as a multiple of the rows they train.
 _SPEND = 4
 
@@ -257,7 +257,7 @@ class _Run:
             size = self.experiment.drift * self.experiment.learning_rate
             with torch.no_grad():
                 for parameter in self.policy.parameters():
-                    parameter += size * torch.randn(parameter.shape, generator=noise)
+                    parameter.add_(torch.randn(parameter.shape, generator=noise), alpha=size)
         self.rates.forget()
         return norm
 
@@ -275,29 +275,6 @@ class _Run:
 
     def _accuracy(self, prompts: Prompts) -> float:
         return float(self.policy.success_rates(prompts.tokens, prompts.answers).mean())
-
-
-class ExactRates:
-    """Success rates of the current policy by prompt id, each computed once per policy."""
-
-    def __init__(self, policy: Policy, prompts: Prompts) -> None:
-        self._policy, self._prompts = policy, prompts
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop what was computed: the policy has changed."""
-        self._known: FloatP = np.full(len(self._prompts), np.nan)
-
-    def __call__(self, ids: Sequence[PromptId]) -> FloatP:
-        """Return the success rate of each id, float64 [ids]."""
-        rows = np.array(ids, dtype=np.int64)
-        missing = np.unique(rows[np.isnan(self._known[rows])])
-        if len(missing):
-            at = torch.from_numpy(missing)
-            self._known[missing] = self._policy.success_rates(
-                self._prompts.tokens[at], self._prompts.answers[at]
-            )
-        return self._known[rows]
 
 
 def policy_gradient(
@@ -342,27 +319,6 @@ def prompt_order(pool: int, prompts: int, seed: int) -> Iterator[list[PromptId]]
             epoch += 1
         yield list(waiting[:prompts])
         waiting = waiting[prompts:]
-
-
-def features(kind: str, policy: Policy, prompts: Prompts) -> FloatP | None:
-    """Return what a belief is told of prompts, float64 [prompts, features], or None.
-
-    Args:
-        kind: "none", "metadata" or "hidden".
-        policy: the starting policy.
-        prompts: the pool.
-    """
-    if kind == "none":
-        return None
-    if kind == "metadata":
-        return prompts.metadata
-    with torch.no_grad():
-        hidden, _ = policy.read(prompts.tokens, keep=1)
-        log_p = policy.head(hidden[:, 0]).log_softmax(-1)
-        entropy = -(log_p.exp() * log_p).sum(-1, keepdim=True)
-        table = torch.cat([hidden[:, 0], entropy], dim=1).double().numpy()
-    scaled: FloatP = (table - table.mean(axis=0)) / np.maximum(table.std(axis=0), 1e-9)
-    return scaled
 
 
 @contextmanager

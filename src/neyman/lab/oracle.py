@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP, prompt_ids, sizes_per_prompt
 from neyman.beliefs import PromptId
 from neyman.beliefs._state import check_state
+from neyman.lab.policy import Policy
+from neyman.lab.task import Prompts
 
 _VERSION = 1
 
@@ -79,3 +82,26 @@ class OracleBelief:
             StateError: another kind or version.
         """
         check_state(state, kind="oracle", version=_VERSION, config={}, keys=())
+
+
+class ExactRates:
+    """Success rates of the current policy by prompt id, each computed once per policy."""
+
+    def __init__(self, policy: Policy, prompts: Prompts) -> None:
+        self._policy, self._prompts = policy, prompts
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what was computed: the policy has changed."""
+        self._known: FloatP = np.full(len(self._prompts), np.nan)
+
+    def __call__(self, ids: Sequence[PromptId]) -> FloatP:
+        """Return the success rate of each id, float64 [ids]."""
+        rows = np.array(ids, dtype=np.int64)
+        missing = np.unique(rows[np.isnan(self._known[rows])])
+        if len(missing):
+            at = torch.from_numpy(missing)
+            self._known[missing] = self._policy.success_rates(
+                self._prompts.tokens[at], self._prompts.answers[at]
+            )
+        return self._known[rows]

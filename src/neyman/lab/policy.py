@@ -66,7 +66,7 @@ class _Block(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """Return [..., width] as [..., heads, width / heads]."""
-        return x.unflatten(-1, (self.heads, -1))
+        return x.reshape(*x.shape[:-1], self.heads, -1)
 
     def keys(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of new positions, [rows, positions, heads, width / heads]."""
@@ -245,9 +245,10 @@ def rollout_uniforms(seeds: NDArray[np.int64], length: int) -> FloatP:
 
     Source: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) over a counter.
     """
-    counter = seeds.astype(np.uint64)[:, None] * np.uint64(length) + np.arange(length, dtype=np.uint64)
-    mix = (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    first = seeds.astype(np.int64) * length + 1
+    mix = (first[:, None] + np.arange(length)).astype(np.uint64)
+    mix = mix * np.uint64(0x9E3779B97F4A7C15)
     mix = (mix ^ (mix >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mix = (mix ^ (mix >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mix ^= mix >> np.uint64(31)
+    mix = mix ^ (mix >> np.uint64(31))
     return (mix >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,5 +1,7 @@
 """The report of training runs: what was spent where, what it bought, and what may be said about it."""
 
+from neyman.report._comparison_page import comparison_summary as comparison_summary
+from neyman.report._comparison_page import write_comparison as write_comparison
 from neyman.report._page import render as render
 from neyman.report._page import summary as summary
 from neyman.report._page import write_report as write_report
@@ -8,4 +10,14 @@ from neyman.report._runs import Run as Run
 from neyman.report._runs import load_run as load_run
 from neyman.report._runs import load_runs as load_runs
 
-__all__ = ["Groups", "Run", "load_run", "load_runs", "render", "summary", "write_report"]
+__all__ = [
+    "Groups",
+    "Run",
+    "comparison_summary",
+    "load_run",
+    "load_runs",
+    "render",
+    "summary",
+    "write_comparison",
+    "write_report",
+]

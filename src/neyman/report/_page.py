@@ -9,6 +9,7 @@ from pathlib import Path
 
 from neyman.report._appendix import prompts_section, runs_section, verdict_section
 from neyman.report._difficulty import allocation_section, calibration_section
+from neyman.report._document import document
 from neyman.report._findings import Findings, analyse
 from neyman.report._looks import looks
 from neyman.report._markup import Markup, join, shorten, tag
@@ -19,12 +20,9 @@ from neyman.report._sections import (
     fates_section,
     training_section,
 )
-from neyman.report._style import style_sheet
 from neyman.report._summary import summarise
 from neyman.report._verdict import Verdict, verdict
 
-# Nothing is fetched and nothing runs, whatever a prompt id or a reason may hold.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _NAVIGATION = (
     ("accuracy", "Accuracy"),
     ("allocation", "Allocation"),
@@ -128,18 +126,8 @@ def _document(findings: Findings, title: str) -> str:
             prompts_section(findings),
             runs_section(findings),
         ),
-        tag("footer", "Written by neyman. This file is complete: it needs no network and runs no script."),
     )
-    head = join(
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name_="description", content=_describe(spoken)),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", title),
-        tag("style", Markup(style_sheet())),
-    )
-    return "<!doctype html>\n" + tag("html", tag("head", head), tag("body", body), lang="en") + "\n"
+    return document(title, _describe(spoken), body)
 
 
 def _describe(spoken: Verdict) -> str:

@@ -1,0 +1,334 @@
+"""Strategies compared over seeds, each at its best setting: the figures of ``neyman compare``, from plain runs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neyman._checks import FloatP, IntP
+from neyman.errors import ArgumentError
+from neyman.report._stats import Interval, accuracy_curve, mean_interval, paired_difference, value_at
+
+Setting = tuple[float, int]  # learning rate, group size
+Runs = Mapping[Setting, Mapping[int, Mapping[str, Any]]]
+_POINTS = 33
+_ALL_RESAMPLES, _RESAMPLES, _ALL_FLIPS = 5, 10_000, 14
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One strategy in one regime.
+
+    Attributes:
+        name: the strategy.
+        settings: what each seed is reported at, chosen without that seed.
+        runs: the run of each seed.
+        curves: accuracy over the common grid of rollouts, [seeds, points].
+        table: every setting with its final accuracy over the seeds.
+    """
+
+    name: str
+    settings: tuple[Setting, ...]
+    runs: tuple[Mapping[str, Any], ...]
+    curves: FloatP
+    table: tuple[tuple[Setting, Interval], ...]
+
+    def over(self, cost: str) -> list[tuple[FloatP, FloatP]]:
+        """Return each seed's (cost, accuracy)."""
+        return [
+            (np.asarray(run["curve"][cost], float), np.asarray(run["curve"]["accuracy"], float))
+            for run in self.runs
+        ]
+
+
+@dataclass(frozen=True)
+class Regime:
+    """All strategies of one regime over the same seeds.
+
+    Attributes:
+        name: the regime.
+        seeds: those that every strategy ran at every setting.
+        grid: rollouts at which curves are compared, [points]; the last is the budget.
+        tokens: where accuracies at equal tokens are compared: the most that every reported run has spent.
+        arms: by strategy, the reference first.
+        reference: the strategy that others are measured by.
+        oracle: the ceiling; None where it was not run.
+    """
+
+    name: str
+    seeds: tuple[int, ...]
+    grid: FloatP
+    tokens: float
+    arms: Mapping[str, Arm]
+    reference: str
+    oracle: str | None
+
+
+def read_regimes(runs: Sequence[Mapping[str, Any]], *, reference: str, oracle: str) -> list[Regime]:
+    """Sort runs into regimes and strategies, and choose each strategy's setting.
+
+    Each seed is reported at the learning rate and group size that were best on the *other* seeds, so that the
+    choice does not flatter the figures; with a single seed there are no others, and it does.
+
+    Args:
+        runs: as `neyman.lab.run` returns them.
+        reference: the strategy that others are measured by.
+        oracle: the strategy that is the ceiling.
+
+    Raises:
+        ArgumentError: no runs, no run of the reference, or no seed that all strategies ran.
+    """
+    sorted_runs: dict[str, dict[str, dict[Setting, dict[int, Mapping[str, Any]]]]] = {}
+    for one in runs:
+        e = one["experiment"]
+        setting = (float(e["learning_rate"]), int(e["group_size"]))
+        by_setting = sorted_runs.setdefault(e["regime"], {}).setdefault(e["strategy"], {})
+        by_setting.setdefault(setting, {})[int(one["seed"])] = one
+    if not sorted_runs:
+        raise ArgumentError("there are no complete runs to compare; finish them with --resume")
+    return [_regime(name, arms, reference, oracle) for name, arms in sorted_runs.items()]
+
+
+def _regime(name: str, strategies: Mapping[str, Runs], reference: str, oracle: str) -> Regime:
+    if reference not in strategies:
+        raise ArgumentError(
+            f"the reference {reference!r} has no run in regime {name!r}; there are {', '.join(strategies)}"
+        )
+    by_seed = [set(seeds) for settings in strategies.values() for seeds in settings.values()]
+    seeds = tuple(sorted(set.intersection(*by_seed)))
+    if not seeds:
+        raise ArgumentError(
+            f"no seed was run by every strategy and setting of regime {name!r}; finish the grid"
+        )
+    budget = min(
+        float(run["experiment"]["rollouts"])
+        for settings in strategies.values()
+        for runs in settings.values()
+        for run in runs.values()
+    )
+    grid = np.linspace(0.0, budget, _POINTS)
+    order = sorted(strategies, key=lambda strategy: (strategy != reference, strategy == oracle))
+    arms = {strategy: _arm(strategy, strategies[strategy], seeds, grid) for strategy in order}
+    tokens = min(float(run["curve"]["tokens"][-1]) for arm in arms.values() for run in arm.runs)
+    return Regime(name, seeds, grid, tokens, arms, reference, oracle if oracle in arms else None)
+
+
+def _arm(name: str, runs: Runs, seeds: tuple[int, ...], grid: FloatP) -> Arm:
+    settings = sorted(runs)
+    curves = np.array(
+        [
+            [
+                np.interp(
+                    grid, runs[setting][seed]["curve"]["rollouts"], runs[setting][seed]["curve"]["accuracy"]
+                )
+                for seed in seeds
+            ]
+            for setting in settings
+        ]
+    )  # [settings, seeds, points]
+    final = curves[:, :, -1]
+    others = final if len(seeds) == 1 else (final.sum(axis=1, keepdims=True) - final) / (len(seeds) - 1)
+    chosen = others.argmax(axis=0)
+    return Arm(
+        name=name,
+        settings=tuple(settings[i] for i in chosen),
+        runs=tuple(runs[settings[i]][seed] for i, seed in zip(chosen, seeds, strict=True)),
+        curves=curves[chosen, np.arange(len(seeds))],
+        table=tuple((setting, mean_interval(final[i])) for i, setting in enumerate(settings)),
+    )
+
+
+def monotone(curves: FloatP) -> FloatP:
+    """Return the non-decreasing curve nearest to each row in squares.
+
+    ``max over j <= i of min over k >= i of mean(y_j .. y_k)``, the same as pooling adjacent violators.
+
+    Args:
+        curves: [rows, points].
+
+    Cost: O(rows x points^2), in NumPy.
+
+    >>> monotone(np.array([[0.0, 3.0, 1.0, 4.0]]))
+    array([[0., 2., 2., 4.]])
+    """
+    points = curves.shape[1]
+    total = np.concatenate([np.zeros((len(curves), 1)), curves.cumsum(axis=1)], axis=1)
+    start, end = np.indices((points, points))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = (total[:, None, 1:] - total[:, :-1, None]) / (end - start + 1)
+    mean[:, end < start] = np.inf
+    least = np.minimum.accumulate(mean[:, :, ::-1], axis=2)[:, :, ::-1]  # over k >= i
+    least[:, end < start] = -np.inf
+    fit: FloatP = least.max(axis=1)
+    return fit
+
+
+def cost_at(grid: FloatP, curves: FloatP, target: FloatP) -> FloatP:
+    """Return where each non-decreasing curve reaches its target, linear in between; infinite where it never does.
+
+    Args:
+        grid: costs, [points].
+        curves: [rows, points].
+        target: [rows].
+    """
+    reached = curves >= target[:, None]
+    i = reached.argmax(axis=1)
+    row, before = np.arange(len(curves)), np.maximum(i - 1, 0)
+    rise = curves[row, i] - curves[row, before]
+    share = np.where(rise > 0.0, (target - curves[row, before]) / np.where(rise > 0.0, rise, 1.0), 1.0)
+    cost = grid[before] + np.clip(share, 0.0, 1.0) * (grid[i] - grid[before])
+    return np.where(reached.any(axis=1), cost, np.inf)
+
+
+def resamples(seeds: int) -> FloatP:
+    """Return the weights of seeds in bootstrap resamples, [resamples, seeds]; the first row is the sample itself."""
+    if seeds <= _ALL_RESAMPLES:
+        picks: IntP = np.array(list(itertools.product(range(seeds), repeat=seeds)), dtype=np.int64)
+    else:
+        picks = np.random.default_rng(0).integers(seeds, size=(_RESAMPLES, seeds))
+    counts = (picks[:, :, None] == np.arange(seeds)).sum(axis=1)
+    return np.concatenate([np.ones((1, seeds)), counts]) / seeds
+
+
+def flip_test(differences: ArrayLike) -> float:
+    """Return the two-sided p-value of paired differences when each could as well have the other sign.
+
+    Guarantee: exact where differences are symmetric about 0 under the null; with n seeds it is at least 2^(1-n).
+
+    >>> flip_test([1.0, 2.0, 1.5])
+    0.25
+    """
+    d = np.asarray(differences, dtype=np.float64)
+    if len(d) <= _ALL_FLIPS:
+        signs: NDArray[Any] = np.array(list(itertools.product((1.0, -1.0), repeat=len(d))))
+    else:
+        signs = np.random.default_rng(0).choice((1.0, -1.0), size=(_RESAMPLES, len(d)))
+    return float((np.abs(signs @ d) >= abs(d.sum()) - 1e-12).mean())
+
+
+def summarise_regime(regime: Regime) -> dict[str, Any]:
+    """Return a regime's figures, JSON-safe: unknown numbers are None."""
+    weights = resamples(len(regime.seeds))
+    curves = {name: monotone(weights @ arm.curves) for name, arm in regime.arms.items()}
+    final = {name: weights @ arm.curves[:, -1] for name, arm in regime.arms.items()}
+    return {
+        "reference": regime.reference,
+        "oracle": regime.oracle,
+        "seeds": list(regime.seeds),
+        "compared_at": {"rollouts": regime.grid[-1], "tokens": regime.tokens},
+        "strategies": {name: _figures(regime, name, curves, final) for name in regime.arms},
+    }
+
+
+def _figures(
+    regime: Regime, name: str, curves: Mapping[str, FloatP], final: Mapping[str, FloatP]
+) -> dict[str, Any]:
+    arm, reference = regime.arms[name], regime.arms[regime.reference]
+    budget = float(regime.grid[-1])
+    costs = {other: cost_at(regime.grid, curves[name], final[other]) for other in regime.arms}
+    own = dict(zip(regime.seeds, arm.curves[:, -1].tolist(), strict=True))
+    at_tokens, theirs = _at_tokens(regime, arm), _at_tokens(regime, reference)
+    mean = accuracy_curve(arm.over("rollouts"))
+    saved = captured = None
+    if regime.oracle is not None:
+        target = final[regime.reference]
+        c = {
+            n: np.minimum(cost_at(regime.grid, curves[n], target), budget)
+            for n in (regime.reference, regime.oracle)
+        }
+        ours = np.minimum(costs[regime.reference], budget)
+        saved = _share(c[regime.reference] - ours, c[regime.reference] - c[regime.oracle])
+        captured = _share(final[name] - target, final[regime.oracle] - target)
+    return {
+        "final_accuracy": _interval(mean_interval(list(own.values()))),
+        "final_accuracy_by_seed": {str(seed): value for seed, value in own.items()},
+        "difference_to_reference": _paired(
+            own, dict(zip(regime.seeds, reference.curves[:, -1].tolist(), strict=True))
+        ),
+        "accuracy_at_equal_tokens": _interval(mean_interval(list(at_tokens.values()))),
+        "difference_at_equal_tokens": _paired(at_tokens, theirs),
+        "rollouts_to_reference": _cost(costs[regime.reference], budget),
+        "share_of_reference_rollouts": _cost(costs[regime.reference] / budget, 1.0),
+        "rollouts_to": {other: _cost(cost, budget) for other, cost in costs.items()},
+        "oracle_saving_captured": saved,
+        "oracle_gain_captured": captured,
+        "setting": _setting(Counter(arm.settings).most_common(1)[0][0]),
+        "setting_by_seed": {str(s): _setting(x) for s, x in zip(regime.seeds, arm.settings, strict=True)},
+        "settings": [{**_setting(s), "final_accuracy": _interval(i)} for s, i in arm.table],
+        "effective_groups_per_step": _interval(mean_interval(_per_run(arm, "effective_groups"))),
+        "gradient_norm": _interval(mean_interval(_per_run(arm, "gradient_norm"))),
+        "policy_entropy": _interval(mean_interval(_per_run(arm, "entropy"))),
+        "coverage": _interval(mean_interval([run["steps"]["coverage"][-1] for run in arm.runs])),
+        "steps": _interval(mean_interval([float(len(run["steps"]["rows"])) for run in arm.runs])),
+        "curve": {"rollouts": mean.x.tolist(), "accuracy": mean.mean.tolist()},
+    }
+
+
+def _per_run(arm: Arm, name: str) -> list[float]:
+    return [float(np.mean(run["steps"][name])) for run in arm.runs]
+
+
+def _at_tokens(regime: Regime, arm: Arm) -> dict[int, float]:
+    values = [value_at(x, y, regime.tokens) for x, y in arm.over("tokens")]
+    return dict(zip(regime.seeds, values, strict=True))
+
+
+def _paired(ours: dict[int, float], reference: dict[int, float]) -> dict[str, Any]:
+    paired = paired_difference(ours, reference, np.random.default_rng(0))
+    assert paired is not None  # a regime's strategies share their seeds
+    low, high = paired.bootstrap
+    return {
+        **_interval(paired.interval),
+        "bootstrap_low": _known(low),
+        "bootstrap_high": _known(high),
+        "p_value": flip_test(paired.differences) if len(paired.seeds) > 1 else None,
+        "wins": int((paired.differences > 0.0).sum()),
+        "seeds": len(paired.seeds),
+    }
+
+
+def _cost(costs: FloatP, budget: float) -> dict[str, Any]:
+    """Return the sample's cost with the bootstrap's interval; beyond the budget it is a bound, without interval."""
+    if not np.isfinite(costs[0]):
+        return {"mean": budget, "low": None, "high": None, "censored": True}
+    low, high = _quantiles(costs[1:])
+    return {"mean": float(costs[0]), "low": low, "high": high, "censored": False}
+
+
+def _share(part: FloatP, whole: FloatP) -> dict[str, Any]:
+    """Return part over whole with the bootstrap's interval; none where the whole is not clearly above 0."""
+    if whole[0] <= 0.0:
+        return {"mean": None, "low": None, "high": None}
+    mean = float(part[0] / whole[0])
+    if (whole[1:] <= 0.0).mean() > 0.025:
+        return {"mean": mean, "low": None, "high": None}
+    low, high = _quantiles(part[1:][whole[1:] > 0.0] / whole[1:][whole[1:] > 0.0])
+    return {"mean": mean, "low": low, "high": high}
+
+
+def _quantiles(values: FloatP) -> tuple[float | None, float | None]:
+    if len(values) < 2 or not np.ptp(np.where(np.isfinite(values), values, 0.0)) > 0.0:
+        return None, None
+    low, high = np.quantile(values, [0.025, 0.975], method="inverted_cdf")
+    return _known(float(low)), _known(float(high))
+
+
+def _interval(interval: Interval) -> dict[str, Any]:
+    known = interval.is_known
+    low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
+    return {"mean": _known(interval.mean), "low": _known(low), "high": _known(high)}
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _setting(setting: Setting) -> dict[str, Any]:
+    return {"learning_rate": setting[0], "group_size": setting[1]}
