@@ -128,7 +128,7 @@ def run(
 
     Cost: 5 to 15 CPU seconds for 24,000 rollouts after the warm start, which takes a minute once.
     """
-    with _one_thread():
+    with one_thread():
         return _Run(experiment, integer("seed", seed, low=0), strategy, cache).go(progress)
 
 
@@ -193,9 +193,10 @@ class _Run:
         controller, entropies = self.controller, []
         controller.begin(candidates, step=step)
         while not controller.is_done:
-            outcomes, entropy = self._play(controller.ask())
-            entropies.append(entropy)
-            controller.tell(outcomes)
+            played = play(self.policy, self.train, controller.ask(), self.experiment)
+            self.answers |= played.answers
+            entropies.append(played.entropy)
+            controller.tell(played.outcomes)
         batch = controller.finish()
         norm = self._learn(batch)
         self.spent += int(batch.report["rollouts"])
@@ -216,32 +217,6 @@ class _Run:
         }
         for name, value in metrics.items():
             self.steps.setdefault(name, []).append(value)
-
-    def _play(self, requests: Sequence[Request]) -> tuple[list[Outcome], NDArray[np.float32]]:
-        """Generate and verify what was asked for, all in one batch."""
-        experiment = self.experiment
-        counts = [len(request.rollout_ids) for request in requests]
-        prompts = torch.tensor([int(request.prompt_id) for request in requests])
-        owner = torch.arange(len(requests)).repeat_interleave(torch.tensor(counts))
-        seeds = np.concatenate([r.seed + np.arange(n) for r, n in zip(requests, counts, strict=True)])
-        length = self.train.answers.shape[1]
-        uniforms = rollout_uniforms(seeds, length + 1)  # the last number is the verifier's
-        answers, entropy = self.policy.generate(self.train.tokens[prompts], owner, uniforms[:, :length])
-        right = (answers == self.train.answers[prompts[owner]]).all(1).numpy()
-        told = right ^ (uniforms[:, length] < experiment.reward_noise)
-        ids = [(rollout, request.prompt_id) for request in requests for rollout in request.rollout_ids]
-        outcomes = []
-        for row, (rollout_id, prompt_id) in enumerate(ids):
-            self.answers[rollout_id] = (int(prompt_id), answers[row])
-            outcomes.append(
-                Outcome(
-                    rollout_id=rollout_id,
-                    prompt_id=prompt_id,
-                    reward=float(told[row]),
-                    n_tokens=length if right[row] else experiment.failure_tokens,
-                )
-            )
-        return outcomes, entropy.numpy()
 
     def _learn(self, batch: Batch) -> float:
         """Take one policy-gradient step; return the gradient's norm."""
@@ -275,6 +250,47 @@ class _Run:
 
     def _accuracy(self, prompts: Prompts) -> float:
         return float(self.policy.success_rates(prompts.tokens, prompts.answers).mean())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What became of some requests: outcomes to tell, answers to train on, and each rollout's entropy."""
+
+    outcomes: list[Outcome]
+    answers: dict[int, tuple[int, Tensor]]  # rollout id -> prompt and answer tokens
+    entropy: NDArray[np.float32]
+
+
+def play(policy: Policy, prompts: Prompts, requests: Sequence[Request], experiment: Experiment) -> Played:
+    """Generate and verify what was asked for, all in one batch.
+
+    Args:
+        policy: answers.
+        prompts: the pool; a prompt's id is its row.
+        requests: from the controller.
+        experiment: has the verifier's noise and the tokens of a failure.
+    """
+    counts = [len(request.rollout_ids) for request in requests]
+    rows = torch.tensor([int(request.prompt_id) for request in requests])
+    owner = torch.arange(len(requests)).repeat_interleave(torch.tensor(counts))
+    seeds = np.concatenate([r.seed + np.arange(n) for r, n in zip(requests, counts, strict=True)])
+    length = prompts.answers.shape[1]
+    uniforms = rollout_uniforms(seeds, length + 1)  # the last number is the verifier's
+    answers, entropy = policy.generate(prompts.tokens[rows], owner, uniforms[:, :length])
+    right = (answers == prompts.answers[rows[owner]]).all(1).numpy()
+    told = right ^ (uniforms[:, length] < experiment.reward_noise)
+    ids = [(rollout, request.prompt_id) for request in requests for rollout in request.rollout_ids]
+    outcomes = [
+        Outcome(
+            rollout_id=rollout_id,
+            prompt_id=prompt_id,
+            reward=float(told[row]),
+            n_tokens=length if right[row] else experiment.failure_tokens,
+        )
+        for row, (rollout_id, prompt_id) in enumerate(ids)
+    ]
+    kept = {rollout_id: (int(prompt_id), answers[row]) for row, (rollout_id, prompt_id) in enumerate(ids)}
+    return Played(outcomes=outcomes, answers=kept, entropy=entropy.numpy())
 
 
 def policy_gradient(
@@ -322,7 +338,7 @@ def prompt_order(pool: int, prompts: int, seed: int) -> Iterator[list[PromptId]]
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Compute on one thread, which is faster at this size and the same everywhere, and restore the setting."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

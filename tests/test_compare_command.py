@@ -1,0 +1,74 @@
+"""``neyman compare`` from end to end, at settings of seconds."""
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+
+from neyman._compare_command import CORE, CompareCommand, cells_of, compare_command
+from neyman.errors import ArgumentError
+from neyman.lab import strategy_names
+
+SMALL = [
+    "--regimes", "easy", "--strategies", "uniform,oracle", "--seeds", "2", "--rates", "1e-3", "--rows", "32",
+    "--rollouts", "64", "--pool", "64", "--warm-start-steps", "2", "--jobs", "1",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+def test_a_comparison_writes_its_files_and_resumes_with_more_seeds(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert compare_command([*SMALL, "--out", str(out)]) == 0
+    first = json.loads((out / "summary.json").read_text())
+    assert set(first["regimes"]["easy"]["strategies"]) == {"uniform", "oracle"}
+    assert (out / "report.html").read_text().startswith("<!doctype html>")
+    assert "uniform" in capsys.readouterr().out
+    kept = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*.json")}
+    assert len(kept) == 4
+
+    with pytest.raises(ArgumentError, match="--resume"):
+        compare_command([*SMALL, "--out", str(out)])
+    more = ["3" if word == "2" and SMALL[i - 1] == "--seeds" else word for i, word in enumerate(SMALL)]
+    assert compare_command([*more, "--out", str(out), "--resume"]) == 0
+    assert json.loads((out / "summary.json").read_text())["regimes"]["easy"]["seeds"] == [0, 1, 2]
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+    with pytest.raises(ArgumentError, match="rollouts 64 there, 96 here"):
+        compare_command([*SMALL, "--rollouts", "96", "--out", str(out), "--resume"])
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ArgumentError, match="not empty"):
+        compare_command([*SMALL, "--out", str(tmp_path)])
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strategies": "uniform,best"}, "--strategies must be of"),
+        ({"strategies": "vip"}, "--reference must be one of"),
+        ({"seeds": 0}, "--seeds must be >= 1"),
+        ({"rates": "fast"}, "--rates must be separated by commas"),
+        ({"group_sizes": "5"}, "multiple of every group size"),
+        ({"regimes": "medium"}, "regime must be one of"),
+        ({"jobs": 0}, "--jobs must be >= 1"),
+    ],
+)
+def test_what_is_wrong_with_the_flags_is_named(options, message, tmp_path):
+    with pytest.raises(ArgumentError, match=message):
+        cells_of(CompareCommand(out=tmp_path, **options))
+
+
+def test_the_core_grid_is_of_known_strategies(tmp_path):
+    assert set(CORE) <= set(strategy_names())
+    command = CompareCommand(
+        out=tmp_path, strategies="core", regimes="hard,ushape,easy", seeds=5, rates="3e-4,6e-4,1.2e-3"
+    )
+    assert len(cells_of(command)) == 3 * 8 * 5 * 3
