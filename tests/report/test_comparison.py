@@ -167,7 +167,7 @@ def test_the_page_is_whole_runs_no_script_and_escapes_what_it_is_given(runs, tmp
     page = (tmp_path / "report.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 10  # five in each of two regimes
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from neyman.files import write_atomic
 from neyman.report._comparison import Regime, read_regimes, summarise_regime
 from neyman.report._document import document
-from neyman.report._figures import draw_accuracy
+from neyman.report._figures import draw_accuracy, draw_series
 from neyman.report._looks import Look, looks
 from neyman.report._markup import (
     Markup,
@@ -27,8 +27,14 @@ from neyman.report._markup import (
     with_interval,
 )
 from neyman.report._parts import figure, legend, section
+from neyman.report._series import series_of
 from neyman.report._stats import Interval, accuracy_curve
 
+_TRAINING = (
+    ("effective_groups", "groups with signal in a step"),
+    ("gradient_norm", "norm of the gradient"),
+    ("entropy", "entropy of sampled tokens, nats"),
+)
 _METHOD = (
     ("Accuracy", "Exact: the mean over held-out prompts of the policy's chance to answer right."),
     (
@@ -187,9 +193,24 @@ def _regime_section(
         legend(mine),
         tag("div", pictures, class_="plots"),
         _main_table(regime, arms),
+        tag("div", _training_figures(place, regime, mine), class_="plots"),
         _training_table(arms),
         tag("details", tag("summary", "Every learning rate and group size"), _settings_table(arms)),
     )
+
+
+def _training_figures(place: int, regime: Regime, mine: Mapping[str, Look]) -> list[Markup]:
+    pictures = []
+    for key, words in _TRAINING:
+        series = {}
+        for name, arm in regime.arms.items():
+            values = [np.asarray(run["steps"][key], dtype=np.float64) for run in arm.runs]
+            one = series_of([(np.arange(1, len(v) + 1), v) for v in values])
+            if one is not None:
+                series[name] = one
+        draw = partial(draw_series, series=series, looks=mine, y_label=words)
+        pictures.append(figure(f"regime-{place}-{key}", f"{words.capitalize()}, smoothed", draw, (5.2, 3.0)))
+    return pictures
 
 
 def _main_table(regime: Regime, arms: Mapping[str, Any]) -> Markup:

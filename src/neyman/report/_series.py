@@ -40,7 +40,11 @@ def step_series(runs: Sequence[Run], source: str, name: str) -> Series | None:
     Returns:
         The series; None where no run has a finite value of it.
     """
-    columns = [(run.step, getattr(run, source)[name]) for run in runs if name in getattr(run, source)]
+    return series_of([(run.step, getattr(run, source)[name]) for run in runs if name in getattr(run, source)])
+
+
+def series_of(columns: Sequence[tuple[IntP, FloatP]]) -> Series | None:
+    """Return one figure over steps from each seed's (steps, values); None where no value is finite."""
     if not any(np.isfinite(values).any() for _, values in columns):
         return None
     step = np.unique(np.concatenate([steps for steps, _ in columns]))
