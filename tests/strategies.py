@@ -110,6 +110,8 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     ),
     "dynamo": lambda **o: preset("dynamo", lower=2, upper=64, modulation=None, **o),
     "neyman": lambda **o: preset("neyman", upper=64, belief=_counts(), **o),
+    "neyman, group size": lambda **o: preset("neyman", group_size=4, belief=_counts(), **o),
+    "neyman, recounts": lambda **o: preset("neyman", recounts=2, belief=_counts(), **o),
     "sara": lambda **o: preset("sara", group_size=4, **o),
     "sara, looks": lambda **o: preset("sara", group_size=8, schedule=(2, 3, 5), threshold=0.6, **o),
     "sara, fixed spend": lambda **o: preset("sara", group_size=8, close="fixed_spend", **o),

@@ -40,8 +40,6 @@ NO_FLOOR = "it explores in proportion to what is uncertain, without a floor"
 STATED: dict[str, dict[str, object]] = {
     "mopps": {"absorbing": NO_FLOOR},
     "mopps, close=streaming": {"absorbing": NO_FLOOR},
-    "neyman": {"absorbing": NO_FLOOR},
-    "neyman, close=streaming": {"absorbing": NO_FLOOR},
 }
 
 

@@ -14,6 +14,7 @@ from neyman.rules import (
     HighestVariance,
     InOrder,
     LeastWaste,
+    MarginalValue,
     Revisit,
     Select,
     VarianceOptimal,
@@ -50,6 +51,8 @@ ALLOCATE = {
         VarianceOptimal(2, 12, variant="published", plug_in=True),
         {"bounds": (2, 12)},
     ),
+    # That it may leave prompts closed is its own idea: tests/rules/test_marginal.py.
+    "marginal": (MarginalValue(upper=12, opens=False), {"bounds": (2, 12)}),
     "water level": (WaterLevel(2, 12, probe=2), {"bounds": (2, 12)}),
     "water level, published": (
         WaterLevel(2, 12, variant="published"),
