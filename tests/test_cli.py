@@ -123,7 +123,7 @@ def test_a_section_s_name_stands_for_its_choice(neyman, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["trian"], "neyman: the command must be one of train, report, demo, got 'trian'"),
+        (["trian"], "neyman: the command must be one of train, report, demo, compare, got 'trian'"),
         (["train"], "Missing from neyman train: --out"),
         (["train", "none.toml", "--out", "o"], "neyman: the configuration none.toml cannot be read"),
         (
