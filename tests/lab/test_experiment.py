@@ -1,6 +1,8 @@
 """The loop: what it trains on, what it counts, and that a seed decides everything."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -156,3 +158,10 @@ def test_threads_are_as_before_after_a_run(tiny, cache):
 def test_the_defaults_are_the_quickstart_regime():
     experiment = Experiment()
     assert (experiment.prompts, experiment.group_size, experiment.rollouts) == (32, 4, 24_000)
+
+
+def test_without_torch_the_error_has_the_pip_command():
+    code = "import sys; sys.modules['torch'] = None; import neyman.lab"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "neyman.lab needs torch, which is not installed: pip install 'neyman[train]'" in done.stderr

@@ -120,6 +120,25 @@ def test_equal_tokens_are_the_most_that_every_run_has_spent():
     assert regime["strategies"]["uniform"]["accuracy_at_equal_tokens"]["mean"] == pytest.approx(0.4)
 
 
+def test_the_reference_reaches_its_own_final_in_every_resample():
+    rng = np.random.default_rng(1)
+    runs = []
+    for seed in range(4):
+        run = one_run("uniform", seed, 0.6)
+        run["curve"]["accuracy"] = np.sort(rng.random(11)).tolist()
+        runs.append(run)
+    cost = comparison_summary(runs)["regimes"]["hard"]["strategies"]["uniform"]["rollouts_to_reference"]
+    assert cost["mean"] == pytest.approx(1000.0)
+    assert not cost["censored"]
+    assert cost["low"] is None or cost["high"] == pytest.approx(1000.0)
+
+
+def test_intervals_of_accuracies_stay_between_none_and_all():
+    runs = [one_run("uniform", seed, final) for seed, final in enumerate((0.9, 1.0))]
+    final = comparison_summary(runs)["regimes"]["hard"]["strategies"]["uniform"]["final_accuracy"]
+    assert final["high"] == 1.0
+
+
 def test_only_seeds_that_all_ran_are_compared(runs):
     less = [run for run in runs if (run["experiment"]["strategy"], run["seed"]) != ("ours", 3)]
     assert comparison_summary(less)["regimes"]["hard"]["seeds"] == [0, 1, 2]

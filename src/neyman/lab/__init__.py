@@ -1,5 +1,13 @@
 """A whole RLVR experiment in seconds on a CPU: tiny policy, exact accuracy, every strategy through the controller."""
 
+from neyman.errors import missing_extra
+
+try:
+    import safetensors as _safetensors  # noqa: F401
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise missing_extra(str(error.name), "train", "neyman.lab") from error
+
 from neyman.lab.experiment import Experiment as Experiment
 from neyman.lab.experiment import run as run
 from neyman.lab.oracle import OracleBelief as OracleBelief

@@ -51,7 +51,8 @@ _METHOD = (
     (
         "Oracle",
         "Selection and counts from the policy's exact success rates. The share of its saving compares rollouts to "
-        "the reference's final accuracy, the share of its gain final accuracies.",
+        "the reference's final accuracy, the share of its gain final accuracies. Who does not get there within the "
+        "budget counts as having needed all of it: no saving.",
     ),
     (
         "Intervals and tests",
