@@ -42,6 +42,12 @@ def measure(data: str | None, demo: Path) -> None:
     commands = [
         [sys.executable, str(HERE / "allocation.py"), "--out", str(RESULTS / "allocation.json")],
         [sys.executable, str(HERE / "overhead.py"), "--out", str(RESULTS / "overhead.json")],
+        [
+            sys.executable,
+            str(HERE / "gradient_variance.py"),
+            "--out",
+            str(RESULTS / "gradient_variance.json"),
+        ],
         [sys.executable, "-m", "neyman.cli", "demo", "--out", str(demo)],
     ]
     for name, (_, words) in VARIANTS.items():
@@ -206,6 +212,27 @@ def allocation(figures: dict[str, Any]) -> list[str]:
     return [*sections, "", *_table(["estimator", "prompts", "seconds", "peak bytes per prompt"], rows)]
 
 
+def gradient_variance(figures: dict[str, Any]) -> list[str]:
+    """Render the variance gate."""
+    rows = [
+        [
+            row["regime"],
+            str(row["group_size"]),
+            f"{row['measured']:.3f} ± {row['error']:.3f}",
+            f"{row['predicted']:.3f}",
+        ]
+        for row in figures["rows"]
+    ]
+    return [
+        "## Gradient variance under VIP's counts, at a frozen policy",
+        "",
+        "`python benchmarks/gradient_variance.py --out gradient_variance.json`: E||g - E g||² under exact rates over that "
+        "under uniform counts, RLOO, 32 prompts a batch, the lab's starting policies; Monte Carlo standard errors.",
+        "",
+        *_table(["regime", "group size", "measured", "predicted"], rows),
+    ]
+
+
 def overhead(figures: dict[str, Any]) -> list[str]:
     """Render what neyman costs."""
     ratios = [[f"`{name}`", f"{ratio:.2f}"] for name, ratio in figures["step_time_ratio"].items()]
@@ -246,6 +273,7 @@ def render() -> None:
         ("beliefs", beliefs),
         ("allocation", allocation),
         ("overhead", overhead),
+        ("gradient_variance", gradient_variance),
     ):
         figures = _load(name)
         if figures is not None:
