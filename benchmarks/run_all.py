@@ -226,8 +226,8 @@ def gradient_variance(figures: dict[str, Any]) -> list[str]:
     return [
         "## Gradient variance under VIP's counts, at a frozen policy",
         "",
-        "`python benchmarks/gradient_variance.py --out gradient_variance.json`: E||g - E g||² under exact rates over that "
-        "under uniform counts, RLOO, 32 prompts a batch, the lab's starting policies; Monte Carlo standard errors.",
+        "`python benchmarks/gradient_variance.py --out gradient_variance.json`: E||g - E g||² under exact rates over "
+        "that under uniform counts, RLOO, 32 prompts a batch, the lab's first policies; Monte Carlo standard errors.",
         "",
         *_table(["regime", "group size", "measured", "predicted"], rows),
     ]
