@@ -70,6 +70,8 @@ def int_array(name: str, value: ArrayLike, *, low: int | None = None, ndim: int 
 
 def integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
     """Return one whole number within [low, high], or raise naming the legal range."""
+    if type(value) is int and (low is None or value >= low) and (high is None or value <= high):
+        return value  # nearly every call, and there is one for each rollout
     if isinstance(value, bool) or not np.isscalar(value) or isinstance(value, str | bytes):
         raise ArgumentError(f"{name} must be a whole number, got {value!r}")
     number = float(np.real(value))

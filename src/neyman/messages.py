@@ -115,7 +115,7 @@ def _check(outcome: Outcome, place: Place) -> Told:
     index, group, slot = place
     _same_prompt(outcome, group.prompt_id)
     try:
-        status = Status(outcome.status)
+        status = outcome.status if type(outcome.status) is Status else Status(outcome.status)
     except ValueError:
         raise _refused(
             outcome, f"has the status {outcome.status!r}; use one of {[*map(str, Status)]}"

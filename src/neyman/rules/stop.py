@@ -50,6 +50,11 @@ def _check_schedule(schedule: tuple[int, ...], *, least: int) -> None:
     integer("schedule", schedule[0], low=least)
 
 
+@lru_cache(maxsize=256)  # asked for each group of a step, and for each group that is audited
+def _uniform_index(group_size: int, threshold: float) -> int:
+    return max(formulas.abandon_index(group_size, threshold))
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class EarlyVerdict:
@@ -90,7 +95,7 @@ class EarlyVerdict:
         if self.schedule is not None:
             early = [look for look in self.schedule if look < group_size]
         else:
-            index = max(formulas.abandon_index(group_size, self.threshold))
+            index = _uniform_index(group_size, self.threshold)
             early = [look for look in (max(self.min_probe, index),) if look < group_size]
         return (*sorted(set(early)), group_size)
 
