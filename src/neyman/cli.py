@@ -1,14 +1,12 @@
-"""The `neyman` command: train, report, demo, compare."""
+"""The `neyman` command: train, report, demo, compare, replay, plan."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import tyro
@@ -17,6 +15,9 @@ from rich.console import Console
 
 from neyman import __version__
 from neyman._compare_command import compare_command
+from neyman._interrupts import interruptible
+from neyman._plan_command import plan_command
+from neyman._replay_command import replay_command
 from neyman._settings import read_toml
 from neyman._task_settings import TASKS
 from neyman.config import Config, from_mapping, to_toml
@@ -34,6 +35,10 @@ usage: neyman COMMAND ...
       the embedded default, minutes on two cores; goes on where it was when DIR exists
   neyman compare --out DIR [--resume]
       strategies x seeds x learning rates with a tiny policy, each at its best, minutes on two cores
+  neyman replay FILE... --out DIR
+      what each strategy would have saved on a run that is over, from its logs
+  neyman plan [FILE...] [--beta A B] --group-size K ...
+      which share of groups is dead, and what each way to spend a budget would save
 
 neyman COMMAND --help lists a command's settings; --debug shows tracebacks; --version.
 """
@@ -90,6 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "report": _report_command,
         "demo": _demo_command,
         "compare": compare_command,
+        "replay": replay_command,
+        "plan": plan_command,
     }
     if not words or words[0] in {"-h", "--help"}:
         sys.stdout.write(USAGE)
@@ -154,18 +161,8 @@ def _train(config: Config, out: Path, *, resume: bool, jobs: int | None) -> int:
     settle(config, out, resume=resume)
     from neyman.train import train_here  # noqa: PLC0415 - loads rich's live display
 
-    # SIGINT too: a shell that starts a command in the background makes it ignore Ctrl-C's signal.
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with interruptible():
         return train_here(config, out, jobs=jobs, console=Console(highlight=False, soft_wrap=True))
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise KeyboardInterrupt
 
 
 def _peek(words: Sequence[str], flag: str) -> str | None:

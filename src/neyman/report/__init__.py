@@ -5,6 +5,8 @@ from neyman.report._comparison_page import write_comparison as write_comparison
 from neyman.report._page import render as render
 from neyman.report._page import summary as summary
 from neyman.report._page import write_report as write_report
+from neyman.report._replay import replay_summary as replay_summary
+from neyman.report._replay import write_replay as write_replay
 from neyman.report._runs import Groups as Groups
 from neyman.report._runs import Run as Run
 from neyman.report._runs import load_run as load_run
@@ -17,7 +19,9 @@ __all__ = [
     "load_run",
     "load_runs",
     "render",
+    "replay_summary",
     "summary",
     "write_comparison",
+    "write_replay",
     "write_report",
 ]

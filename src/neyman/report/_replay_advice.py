@@ -1,0 +1,91 @@
+"""One sentence of advice from a replay, with the condition under which it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from neyman.report._stats import Interval, paired_difference
+
+_PROBING, _FULL = "sara", "dynamic-sampling"
+
+
+def saving(runs: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> Interval | None:
+    """Return the share of rollouts that early verdicts saved an effective group, against dynamic sampling.
+
+    1 - waste(sara) / waste(dynamic sampling), paired by seed.
+
+    Args:
+        runs: strategy -> seed -> figures.
+
+    Returns:
+        The mean over seeds with its interval; None where not both were replayed, or one bought no group.
+    """
+    if not {_PROBING, _FULL} <= set(runs):
+        return None
+    waste = {
+        name: {
+            seed: float(figures["waste_factor_full"])
+            for seed, figures in runs[name].items()
+            if figures["waste_factor_full"]
+        }
+        for name in (_PROBING, _FULL)
+    }
+    share = {
+        seed: waste[_PROBING][seed] / waste[_FULL][seed] for seed in waste[_PROBING] if seed in waste[_FULL]
+    }
+    paired = paired_difference(dict.fromkeys(share, 1.0), share, np.random.default_rng(0))
+    return None if paired is None else paired.interval
+
+
+def advice(
+    runs: Mapping[str, Mapping[int, Mapping[str, Any]]],
+    difficulty: Mapping[str, Any] | None,
+    *,
+    group_size: int,
+) -> str:
+    """Say whether early verdicts pay on these prompts, from the replay where it can, else from the difficulty.
+
+    Args:
+        runs: strategy -> seed -> figures.
+        difficulty: `neyman.replay.SizePlan` of the record at this group size, as a dict; None where its visits
+            are smaller than a group.
+        group_size: k.
+    """
+    measured = saving(runs)
+    if difficulty is None:
+        if measured is None:
+            return (
+                f"No visit holds {group_size} rollouts, so nothing can be said of groups of that size: choose a group "
+                "size that was recorded."
+            )
+        start = f"No visit holds {group_size} rollouts, so the yield condition is unknown"
+        return f"{start}: early verdicts {_would(measured, 'in this replay')}."
+    pool = (
+        f"{100 * difficulty['never']['mean']:.0f} % of your groups of {group_size} are never solved and "
+        f"{100 * difficulty['always']['mean']:.0f} % always solved"
+    )
+    condition = f"the yield condition {'holds' if difficulty['yield_holds'] else 'fails'}"
+    if measured is not None:
+        return f"{pool}: early verdicts {_would(measured, 'against dynamic sampling')}; {condition}."
+    expected = difficulty["ways"]["sara"]["saving"]
+    mean, low, high = (
+        np.nan if expected[name] is None else expected[name] for name in ("mean", "low", "high")
+    )
+    against = "against dynamic sampling, as expected from the counts"
+    return f"{pool}: early verdicts {_would(Interval(mean, low, high, 1), against)}; {condition}."
+
+
+def _would(share: Interval, against: str) -> str:
+    if not np.isfinite(share.mean):
+        return f"would find no effective group {against}"
+    half = (share.high - share.low) / 2.0
+    digits = 1 if half < 0.005 else 0  # a small error is no zero
+    error = f" ± {100 * half:.{digits}f} %" if np.isfinite(half) else ""
+    if half > 0 and not share.excludes_zero:
+        unsure = "which is no saving that can be told"
+        return f"would save {100 * share.mean:.{digits}f} %{error} of rollouts {against}, {unsure}"
+    verb, rest = ("save", "of") if share.mean >= 0 else ("cost", "more")
+    return f"would {verb} {100 * abs(share.mean):.{digits}f} %{error} {rest} rollouts {against}"

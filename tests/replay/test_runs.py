@@ -1,0 +1,87 @@
+"""Strategies and seeds in processes: the same figures as in one, kept as they finish, and nothing left running."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from neyman.errors import ArgumentError, RunFailedError
+from neyman.replay import _runs, replay_all, settings_for
+from replay.records import drifting
+
+TRACE = drifting(prompts=20, visits=2)
+SETTINGS = settings_for(TRACE, group_size=4, prompts_per_step=5)
+
+
+def figures(runs):
+    """Return the runs by strategy and seed."""
+    return {(run.strategy, run.seed): run.figures for run in runs}
+
+
+def test_processes_give_the_figures_of_one_process(tmp_path):
+    before = dict(os.environ)
+    shown = []
+    here = replay_all(TRACE, ["uniform", "sara"], SETTINGS, seeds=[0, 1])
+    apart = replay_all(
+        TRACE, ["uniform", "sara"], SETTINGS, seeds=[0, 1], jobs=2, out=tmp_path / "runs", watch=shown.append
+    )
+    assert figures(here) == figures(apart)
+    assert [(run.strategy, run.seed) for run in apart] == [
+        ("uniform", 0),
+        ("uniform", 1),
+        ("sara", 0),
+        ("sara", 1),
+    ]
+    assert shown[-1] == [("uniform", 0, 1.0), ("uniform", 1, 1.0), ("sara", 0, 1.0), ("sara", 1, 1.0)]
+    assert dict(os.environ) == before
+
+
+def test_what_is_finished_is_not_done_again_unless_anything_changed(tmp_path, monkeypatch):
+    done = []
+    original = _runs._one
+    monkeypatch.setattr(_runs, "_one", lambda *a: (done.append(a[3]), original(*a))[1])
+    replay_all(TRACE, ["uniform"], SETTINGS, seeds=[0, 1], out=tmp_path)
+    again = replay_all(TRACE, ["uniform", "vip"], SETTINGS, seeds=[0, 1], out=tmp_path)
+    assert done == [("uniform", 0), ("uniform", 1), ("vip", 0), ("vip", 1)]
+    assert (
+        figures(again)["uniform", 0]
+        == figures(replay_all(TRACE, ["uniform"], SETTINGS, seeds=[0]))["uniform", 0]
+    )
+    done.clear()
+    other = settings_for(TRACE, group_size=4, prompts_per_step=10)
+    replay_all(TRACE, ["uniform"], other, seeds=[0], out=tmp_path)
+    replay_all(drifting(prompts=20, visits=2, seed=9), ["uniform"], SETTINGS, seeds=[1], out=tmp_path)
+    assert done == [("uniform", 0), ("uniform", 1)]
+
+
+def test_a_half_written_record_of_a_run_is_done_again(tmp_path):
+    first = replay_all(TRACE, ["uniform"], SETTINGS, seeds=[0], out=tmp_path)
+    path = tmp_path / "uniform-0.json"
+    path.write_text(path.read_text()[:40])
+    assert figures(replay_all(TRACE, ["uniform"], SETTINGS, seeds=[0], out=tmp_path)) == figures(first)
+    assert json.loads(path.read_text())["seed"] == 0
+
+
+def test_unknown_strategies_are_refused_before_anything_runs(tmp_path):
+    with pytest.raises(ArgumentError, match="'sarah'"):
+        replay_all(TRACE, ["uniform", "sarah"], SETTINGS, seeds=[0], out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_features_reach_the_beliefs_that_use_them():
+    features = np.column_stack([np.linspace(-1, 1, 20), np.ones(20)]).astype(np.float32)
+    plain = figures(replay_all(TRACE, ["vip", "uniform"], SETTINGS, seeds=[0]))
+    told = figures(replay_all(TRACE, ["vip", "uniform"], SETTINGS, seeds=[0], features=features))
+    assert told["vip", 0]["log_loss"] != plain["vip", 0]["log_loss"]
+    assert told["uniform", 0] == plain["uniform", 0]
+
+
+def test_a_process_that_is_killed_is_an_error_with_its_run(monkeypatch):
+    monkeypatch.setattr(_runs, "_work", _die)
+    with pytest.raises(RunFailedError, match="uniform, seed"):
+        replay_all(TRACE, ["uniform"], SETTINGS, seeds=[0, 1], jobs=2)
+
+
+def _die(place, run):
+    os._exit(9)
