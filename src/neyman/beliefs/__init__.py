@@ -5,6 +5,7 @@ multiply small matrices; where several processes share cores, set ``OMP_NUM_THRE
 for one another cost more than the work.
 """
 
+from neyman.beliefs._average import ModelAverage as ModelAverage
 from neyman.beliefs._beta import beta_parameters as beta_parameters
 from neyman.beliefs._beta import match_beta as match_beta
 from neyman.beliefs._counts import Counts as Counts
@@ -20,6 +21,7 @@ __all__ = [
     "BinomialResidual",
     "Counts",
     "CountsWithGP",
+    "ModelAverage",
     "PromptId",
     "PublishedGP",
     "beta_parameters",

@@ -1,0 +1,165 @@
+"""Several beliefs at once, each trusted by how well it foretold what came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neyman._checks import FloatP, IntP, integer, real
+from neyman._scipy import gammaln
+from neyman.beliefs._beta import match_beta
+from neyman.beliefs._protocol import Belief, PromptId
+from neyman.beliefs._state import check_number, check_state
+from neyman.beliefs._table import checked_counts
+from neyman.errors import ArgumentError, StateError
+
+_VERSION = 1
+_KEYS = ("members", "evidence")
+
+
+@final
+class ModelAverage:
+    """A Bayesian average of beliefs that differ in what they assume, e.g. in how fast the policy drifts.
+
+    How fast success rates move depends on the model, the learning rate and the moment; a belief that is too slow
+    is confidently wrong, one that is too fast forgets what it was told. Each member is weighed by the likelihood
+    it gave to the outcomes before it saw them, so no drift has to be chosen.
+
+    ``weight_i`` is proportional to ``exp(L_i)``, ``L_i <- memory L_i + sum_q log P_i(s_q of n_q)`` per step, with the
+    Beta-binomial that has member i's mean and variance.
+
+    Args:
+        members: beliefs over the same prompts; they must not be shared.
+        memory: what earlier log-likelihoods keep per training step, in [0, 1].
+
+    Raises:
+        ArgumentError: fewer than two members, one given twice, or a memory outside its range.
+
+    Guarantee: never further than ``log(members)`` nats from its best member's total log-likelihood while that is
+    remembered in full (``memory=1``). Cost: that of all members.
+
+    Source: ours; dynamic model averaging after Raftery, Karny and Ettler (2010).
+
+    Example:
+        >>> from neyman.beliefs import Counts
+        >>> belief = ModelAverage([Counts(discount=1.0), Counts(discount=0.1)])
+        >>> belief.update(["a"], [8], [8])
+        >>> belief.weights.round(2).tolist()
+        [0.5, 0.5]
+    """
+
+    def __init__(self, members: Sequence[Belief], *, memory: float = 0.95) -> None:
+        self._members = tuple(members)
+        if len(self._members) < 2 or len({id(member) for member in self._members}) < len(self._members):
+            raise ArgumentError(
+                f"members must be two or more beliefs of their own, got {len(self._members)}"
+                + (", one of them twice" if len(self._members) > 1 else "; use the belief as it is")
+            )
+        self._memory = real("memory", memory, low=0.0, high=1.0)
+        self._evidence: FloatP = np.zeros(len(self._members))
+
+    @property
+    def members(self) -> tuple[Belief, ...]:
+        """The beliefs."""
+        return self._members
+
+    @property
+    def weights(self) -> FloatP:
+        """The members' weights, which sum to 1."""
+        odds = np.exp(self._evidence - self._evidence.max())
+        return np.asarray(odds / odds.sum(), dtype=np.float64)
+
+    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
+        """Make prompts known to every member."""
+        for member in self._members:
+            member.register(ids, features)
+
+    def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
+        """Return the mean and variance of the average."""
+        moments = [member.predict(ids) for member in self._members]
+        means = np.stack([mean for mean, _ in moments])
+        mean = self.weights @ means
+        second = self.weights @ (np.stack([variance for _, variance in moments]) + (means - mean) ** 2)
+        return mean, second
+
+    def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
+        """Return E[p(1-p)] per prompt."""
+        return self._mean([member.expected_variance(ids) for member in self._members])
+
+    def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
+        """Return the chance that a group of this size is mixed."""
+        return self._mean([member.mixed_probability(ids, group_size) for member in self._members])
+
+    def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
+        """Return one draw per id, each of a member drawn by weight."""
+        draws = np.stack([member.sample(ids, rng) for member in self._members])
+        chosen = rng.choice(len(self._members), size=draws.shape[1], p=self.weights)
+        return np.asarray(draws[chosen, np.arange(draws.shape[1])], dtype=np.float64)
+
+    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
+        """Weigh the members by what they foretold of these counts, then let each learn them.
+
+        Raises:
+            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
+        """
+        names, s, n = checked_counts(ids, successes, trials)
+        if not names:
+            return
+        told = [_log_likelihood(*match_beta(*member.predict(names)), s, n) for member in self._members]
+        self._evidence = self._evidence + np.array(told)
+        self._evidence -= self._evidence.max()
+        for member in self._members:
+            member.update(names, s, n)
+
+    def advance(self, steps: int = 1) -> None:
+        """Let ``steps`` training steps pass."""
+        self._evidence = self._evidence * self._memory ** integer("steps", steps, low=0)
+        for member in self._members:
+            member.advance(steps)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state, JSON-safe."""
+        return {
+            "kind": "model_average",
+            "version": _VERSION,
+            "config": {"members": len(self._members), "memory": self._memory},
+            "members": [member.state_dict() for member in self._members],
+            "evidence": self._evidence.tolist(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace the state by a saved one of the same members.
+
+        Raises:
+            StateError: another kind, version, configuration or key set, or a member that does not fit.
+        """
+        config = {"members": len(self._members), "memory": self._memory}
+        check_state(state, kind="model_average", version=_VERSION, config=config, keys=_KEYS)
+        evidence, saved = state["evidence"], state["members"]
+        for name, value in (("evidence", evidence), ("members", saved)):
+            if not isinstance(value, list) or len(value) != len(self._members):
+                raise StateError(f"state[{name!r}] must have one entry per member, {len(self._members)}")
+        numbers = [check_number("evidence", value, high=0.0) for value in evidence]
+        before = [member.state_dict() for member in self._members]
+        try:
+            for member, own in zip(self._members, saved, strict=True):
+                member.load_state_dict(own)
+        except StateError:
+            for member, own in zip(self._members, before, strict=True):
+                member.load_state_dict(own)
+            raise
+        self._evidence = np.array(numbers)
+
+    def _mean(self, values: list[FloatP]) -> FloatP:
+        return np.asarray(self.weights @ np.stack(values), dtype=np.float64)
+
+
+def _log_likelihood(a: FloatP, b: FloatP, s: IntP, n: IntP) -> float:
+    """Return the summed Beta-binomial log-likelihood of the outcomes in their order."""
+    tiny = np.finfo(np.float64).tiny
+    a, b = np.maximum(a, tiny), np.maximum(b, tiny)
+    rises = gammaln(a + s) - gammaln(a) + gammaln(b + n - s) - gammaln(b)
+    return float((rises - gammaln(a + b + n) + gammaln(a + b)).sum())
