@@ -66,3 +66,34 @@ def test_a_restored_ledger_goes_on_as_if_never_stopped():
 def test_a_state_with_other_keys_is_refused():
     with pytest.raises(StateError, match="ledger state must have the keys"):
         Ledger().load_state_dict({"requested": 1})
+
+
+DAMAGES = {
+    "a fate is missing": lambda state: state["account"].pop("trained"),
+    "a fate holds no numbers": lambda state: state["account"].update(failed=3),
+    "tokens are missing": lambda state: state["account"]["failed"].pop("tokens"),
+    "the step lacks a fate": lambda state: state["step"].pop("late"),
+    "the step has one number": lambda state: state["step"].update(late=[1]),
+    "visits are no pairs": lambda state: state.update(visits=[["a"]]),
+    "seconds are missing": lambda state: state["seconds"].clear(),
+    "a count is a word": lambda state: state.update(requested="many"),
+    "a count is missing": lambda state: state.update(steps=None),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_state_is_refused_and_changes_nothing(damage):
+    state, ledger = through_json(filled().state_dict()), filled()
+    ledger.close_step()
+    before = ledger.state_dict()
+    damage(state)
+    with pytest.raises(StateError, match=r"ledger state is damaged \(.*load another saved state"):
+        ledger.load_state_dict(state)
+    assert before == ledger.state_dict()
+
+
+def test_its_repr_says_where_the_rollouts_went():
+    assert (
+        repr(filled())
+        == "Ledger(steps=0, prompts=2, requested=12, retries=2, tokens=57, trained=8, failed=1)"
+    )

@@ -64,6 +64,11 @@ class Ledger:
         self._visits: dict[PromptId, int] = {}
         self._seconds = dict.fromkeys(Work, 0.0)
 
+    def __repr__(self) -> str:
+        fates = [f"{fate.name.lower()}={n}" for fate, n in self._total.rollouts.items() if n]
+        counts = [f"steps={self.steps}", f"prompts={self.prompts_visited}", f"requested={self.requested}"]
+        return f"Ledger({', '.join([*counts, f'retries={self.retries}', f'tokens={self.tokens()}', *fates])})"
+
     def request(self, rollouts: int, *, retry: bool = False) -> None:
         """Count rollouts that were asked for."""
         self.requested += rollouts
@@ -144,18 +149,28 @@ class Ledger:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state.
+        """Restore the state; an error leaves the ledger as it was.
 
         Raises:
-            StateError: keys are missing or unknown.
+            StateError: keys are missing or unknown, or what they hold is damaged.
         """
         expected = {"requested", "retries", "steps", "account", "step", "seconds", "visits"}
         if set(state) != expected:
             raise StateError(f"ledger state must have the keys {sorted(expected)}, got {sorted(state)}")
-        self.requested, self.retries, self.steps = state["requested"], state["retries"], state["steps"]
-        for fate in Fate:
-            entry = state["account"][fate.name.lower()]
-            self._total.rollouts[fate], self._total.tokens[fate] = entry["rollouts"], entry["tokens"]
-            self._step.rollouts[fate], self._step.tokens[fate] = state["step"][fate.name.lower()]
-        self._seconds = {work: float(state["seconds"][work.value]) for work in Work}
-        self._visits = dict(state["visits"])
+        total, step = _PerFate(), _PerFate()
+        try:
+            counts = [int(state[name]) for name in ("requested", "retries", "steps")]
+            for fate in Fate:
+                name = fate.name.lower()
+                entry, (rollouts, tokens) = state["account"][name], state["step"][name]
+                total.rollouts[fate], total.tokens[fate] = int(entry["rollouts"]), int(entry["tokens"])
+                step.rollouts[fate], step.tokens[fate] = int(rollouts), int(tokens)
+            seconds = {work: float(state["seconds"][work.value]) for work in Work}
+            visits = {prompt_id: int(count) for prompt_id, count in state["visits"]}
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"ledger state is damaged ({type(error).__name__}: {error}): load another saved state, or start a new "
+                "ledger"
+            ) from error
+        self.requested, self.retries, self.steps = counts
+        self._total, self._step, self._seconds, self._visits = total, step, seconds, visits
