@@ -164,7 +164,7 @@ def test_case_06_what_is_in_flight_when_the_pool_ends_is_not_thrown_away():
 
 
 def test_case_08_a_prompt_that_always_raises_is_given_up_after_its_tries():
-    controller = simple(rollouts=8, retries=4.0, options={"max_tries": 3})
+    controller = simple(rollouts=8, retries=1.0, options={"max_tries": 3})
     controller.begin(["x", "ok"])
     tried = 0
     while not controller.is_done:

@@ -445,8 +445,8 @@ def test_retries_stop_at_the_allowance_and_at_the_tries_of_a_slot():
 
     assert requested(0.0) == 8
     assert requested(0.5) == 12
-    assert requested(9.0, max_tries=3) == 24
-    assert requested(9.0, max_tries=1) == 8
+    assert requested(1.0, max_tries=3) == 16
+    assert requested(1.0, max_tries=1) == 8
 
 
 def test_when_everything_fails_the_batch_says_so_and_the_first_error_is_kept():
@@ -851,6 +851,7 @@ def test_numbers_that_do_not_divide_are_refused_with_the_legal_ones():
     ("arguments", "message"),
     [
         ({"retries": -0.1}, "retries"),
+        ({"retries": 3}, r"retries must be .*\[0.0, 1.0\], got 3; it is a share .* max_tries"),
         ({"divisor": 0}, "divisor"),
         ({"fill": "zeros"}, "fill"),
         ({"aggregation": "mean"}, "aggregation"),

@@ -90,6 +90,46 @@ def test_parts_that_contradict_each_other_are_refused(name, options, message):
         preset(name, **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"belief": "counts"}, r"belief must be a neyman\.beliefs\.Belief, with register, predict.*; got 'counts' "
+                               r"\(str\); for example belief=neyman\.beliefs\.Counts\(\)"),
+        ({"belief": ""}, r"belief must .*got '' \(str\)"),
+        ({"belief": Counts}, r"belief must .*got the class Counts, not one that is made from it"),
+        ({"select": "in order"}, r"select must be a neyman\.rules\.Select, with pick; got 'in order'.*InOrder\(\)"),
+        ({"select": None}, r"select must .*got None \(NoneType\)"),
+        ({"allocate": 8}, r"allocate must .*with probe, group_size, counts; got 8 \(int\).*VarianceOptimal\("),
+        ({"allocate": rules.FullGroup()}, r"allocate must .*got FullGroup\(.*"),
+        ({"verdict": "early"}, r"verdict must .*with looks, decide; got 'early'.*EarlyVerdict\(\)"),
+        ({"verdict": True}, r"verdict must .*got True \(bool\)"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["uniform", "vip"])
+def test_a_part_of_a_wrong_type_is_named_with_what_is_expected(name, options, message):
+    with pytest.raises(ArgumentError, match=message):
+        preset(name, **options)
+
+
+def test_a_part_that_is_half_there_is_told_what_it_lacks():
+    class Halves:
+        def looks(self, group_size):
+            return (group_size,)
+
+    with pytest.raises(ArgumentError, match=r"verdict must .*Halves.*, which lacks decide; for example"):
+        preset("sara", verdict=Halves())
+
+
+@pytest.mark.parametrize("name", ["vip", "neyman"])
+def test_a_belief_that_is_empty_is_still_the_user_s(name):
+    class Sized(Counts):
+        def __len__(self):
+            return 0
+
+    belief = Sized()
+    assert preset(name, belief=belief).belief is belief
+
+
 def test_vips_belief_serves_as_saras_prior():
     belief = Counts(prior=(1.0, 1.0), discount=1.0, fade=1.0)
     belief.update(["hopeless", "fair"], [0, 10], [20, 20])

@@ -182,6 +182,30 @@ def choice(name: str, value: Any, legal: Sequence[str]) -> str:
     return str(value)
 
 
+def part(name: str, value: Any, kind: type, example: str) -> None:
+    """Check that ``value`` can do what a protocol asks for, or raise naming its methods and an example.
+
+    Args:
+        name: the argument.
+        value: what was given.
+        kind: the protocol.
+        example: an expression that is legal.
+    """
+    methods = [method for method in vars(kind) if not method.startswith("_")]
+    lacking = [method for method in methods if not hasattr(value, method)]
+    if not lacking and not isinstance(value, type):
+        return
+    if isinstance(value, type):
+        given = f"the class {value.__name__}, not one that is made from it"
+    else:
+        given = f"{value!r:.80} ({type(value).__name__})"
+        given += f", which lacks {', '.join(lacking)}" if len(lacking) < len(methods) else ""
+    home = ".".join(kind.__module__.split(".")[:2])
+    raise ArgumentError(
+        f"{name} must be a {home}.{kind.__name__}, with {', '.join(methods)}; got {given}; for example {name}={example}"
+    )
+
+
 def same_length(**arrays: NDArray[Any]) -> int:
     """Check that the named arrays agree in their first axis and return its length."""
     lengths = {name: len(array) for name, array in arrays.items()}

@@ -51,7 +51,7 @@ class Controller:
         train_rows: rows the optimiser must get; None trains what the budget bought.
         divisor: the budget and ``train_rows`` must be multiples of it (data-parallel ranks).
         pool: all prompt ids, if the strategy may draw prompts that the host did not bring.
-        retries: re-draws of failed rollouts per step, as a share of the budget, beside it.
+        retries: re-draws of failed rollouts per step, as a share of the budget in [0, 1], beside it.
         seed: keys all randomness, with the step and the prompt.
         fill: "copies" fills the batch to ``train_rows`` with rows of weight 0; "none" leaves it short.
         aggregation: how the host's loss averages tokens: "sequence_mean", "constant" or "token_mean".
@@ -108,7 +108,7 @@ class Controller:
             train_rows=train_rows,
             pool=None if pool is None else Pool(pool, seed=integer("seed", seed)),
             seed=integer("seed", seed),
-            retries=real("retries", retries, low=0.0),
+            retries=_retries(retries),
         )
         self._late: dict[int, PromptId] = {}
         self._is_open = False
@@ -337,6 +337,16 @@ class Controller:
         self.strategy.belief.load_state_dict(state["belief"])
         self._engine, self._is_open = engine, state["open"] is not None
         self._late = {int(rollout_id): prompt_id for rollout_id, prompt_id in state["late"]}
+
+
+def _retries(share: float) -> float:
+    try:
+        return real("retries", share, low=0.0, high=1.0)
+    except ArgumentError as error:
+        raise ArgumentError(
+            f"{error}; it is a share of the budget (0.1 allows one re-draw for every ten rollouts), not a number of "
+            "tries: that is the strategy's max_tries"
+        ) from None
 
 
 def _check_rows(strategy: Strategy, budget: Budget, train_rows: int | None, divisor: int) -> None:

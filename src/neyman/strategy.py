@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
-from neyman._checks import choice, integer, real
+from neyman._checks import choice, integer, part, real
 from neyman.beliefs import Belief, Counts
 from neyman.errors import ArgumentError
 from neyman.rules import Allocate, Each, InOrder, Select, Verdict
@@ -45,7 +45,7 @@ class Strategy:
         modulation: settings of DynaMO's token factor (`neyman.modulation.Modulation`), applied by hosts.
 
     Raises:
-        ArgumentError: an unknown choice, or parts that contradict each other.
+        ArgumentError: a part that is none, an unknown choice, or parts that contradict each other.
     """
 
     name: str
@@ -67,6 +67,11 @@ class Strategy:
     modulation: Any = None
 
     def __post_init__(self) -> None:
+        part("select", self.select, Select, "neyman.rules.InOrder()")
+        part("belief", self.belief, Belief, "neyman.beliefs.Counts()")
+        part("allocate", self.allocate, Allocate, "neyman.rules.VarianceOptimal(lower=4, upper=32)")
+        if self.verdict is not None:
+            part("verdict", self.verdict, Verdict, "neyman.rules.EarlyVerdict()")
         choice("close", self.close, CLOSES)
         choice("estimator", self.estimator, ESTIMATORS)
         choice("dead_groups", self.dead_groups, ("keep", "exclude"))

@@ -46,7 +46,7 @@ def build(
         return Strategy(
             name="neyman",
             select=rules.Revisit(cheapest, passes=revisit),
-            belief=belief or beliefs.default(),
+            belief=beliefs.default() if belief is None else belief,
             allocate=rules.Each(group_size),
             verdict=rules.WorthVerdict(schedule=schedule),
             close="fixed_train",
@@ -58,7 +58,7 @@ def build(
     return Strategy(
         name="neyman",
         select=rules.Revisit(promising, passes=revisit),
-        belief=belief or beliefs.default(),
+        belief=beliefs.default() if belief is None else belief,
         allocate=rules.MarginalValue(noise=noise, lower=least, upper=upper, probe=least, recounts=recounts),
         prompts=prompts,
         estimator=estimator,

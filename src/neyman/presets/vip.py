@@ -29,4 +29,9 @@ def build(
         probe=probe,
         plug_in=variant == "published",
     )
-    return Strategy(name="vip", allocate=allocate, belief=belief or beliefs.default(), estimator=estimator)
+    return Strategy(
+        name="vip",
+        allocate=allocate,
+        belief=beliefs.default() if belief is None else belief,
+        estimator=estimator,
+    )

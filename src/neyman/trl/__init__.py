@@ -34,7 +34,8 @@ def adaptive(trainer_class: type[Trainer]) -> type[Trainer]:
         success: the verified outcome where rewards are shaped or several: ``(reward function's name, threshold)``,
             or a callable like a reward function that returns one bool (or None) per completion.
         max_rollouts: the most rollouts per generation batch with fixed train (default 4 x the batch).
-        retries: re-draws of rollouts that no reward function could score, as a share of the budget (default .1).
+        retries: re-draws of rollouts that no reward function could score, as a share of the budget in [0, 1]
+            (default .1).
         id_column: a dataset column with an id per prompt (default: the row number).
         features: for beliefs that use them: an array [prompts, dimensions], a callable on texts, or the name of a
             sentence-transformers model.

@@ -67,7 +67,7 @@ class Session:
         strategy: the strategy.
         success: how the verified outcome is read (see `neyman.trl.adaptive`).
         max_rollouts: the most rollouts per generation batch for strategies that close with fixed train.
-        retries: re-draws of rollouts without a reward, as a share of the budget.
+        retries: re-draws of rollouts without a reward, as a share of the budget, in [0, 1].
         id_column: the dataset column with prompt ids.
         hide_ids: whether that column is ours alone, so that reward functions must not see it.
         features: prompt features for beliefs that use them.
