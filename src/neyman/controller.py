@@ -16,7 +16,7 @@ from neyman.ledger import Fate, Ledger, Work
 from neyman.messages import parse_outcomes
 from neyman.pool import Pool
 from neyman.step import Batch, Budget, Cancel, GroupReport, Outcome, Request
-from neyman.strategy import Strategy
+from neyman.strategy import Strategy, check_strategy
 
 _VERSION = 1
 _KEYS = {
@@ -93,6 +93,7 @@ class Controller:
         fill: str = "copies",
         aggregation: str = "sequence_mean",
     ) -> None:
+        check_strategy(strategy)
         self._divisor = integer("divisor", divisor, low=1)
         self._fill = choice("fill", fill, ("copies", "none"))
         self._aggregation = choice("aggregation", aggregation, ("sequence_mean", "constant", "token_mean"))

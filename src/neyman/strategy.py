@@ -103,3 +103,14 @@ class Strategy:
     def with_options(self, **options: Any) -> Strategy:
         """Return the strategy with some parts replaced."""
         return replace(self, **options)
+
+
+def check_strategy(value: Any) -> Strategy:
+    """Return ``value`` when it is a strategy, or raise with two that are."""
+    if isinstance(value, Strategy):
+        return value
+    named = repr(value) if isinstance(value, str) and value else "'vip'"
+    raise ArgumentError(
+        f"strategy must be a neyman.Strategy, got {value!r:.80}; for example strategy=neyman.preset({named}), or "
+        "strategy=neyman.preset('uniform') for the host's own behaviour"
+    )

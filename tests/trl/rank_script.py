@@ -11,7 +11,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 import neyman
@@ -22,7 +22,24 @@ from neyman.trl import adaptive
 TRAINERS = {"grpo": (GRPOTrainer, GRPOConfig), "rloo": (RLOOTrainer, RLOOConfig)}
 
 
-def run(policy: str, out: Path, *, trainer="grpo", strategy=None, options=None, resume=None, save_steps=0):
+def stream():
+    """Return an endless-enough stream whose batches hold equal prompts."""
+    rows = prompt_rows()
+    order = [0, 1, 0, 2, 3, 3, 3, 4, 5, 6, 7, 5]
+    return IterableDataset.from_generator(lambda: (rows[i] for i in order * 8))
+
+
+def run(
+    policy: str,
+    out: Path,
+    *,
+    trainer="grpo",
+    strategy=None,
+    options=None,
+    resume=None,
+    save_steps=0,
+    streams=False,
+):
     trainer_class, config_class = TRAINERS[trainer]
     rows: list[list[str]] = []
 
@@ -55,7 +72,7 @@ def run(policy: str, out: Path, *, trainer="grpo", strategy=None, options=None, 
         model=model,
         reward_funcs=reward,
         args=args,
-        train_dataset=Dataset.from_list(prompt_rows()),
+        train_dataset=stream() if streams else Dataset.from_list(prompt_rows()),
         processing_class=tokenizer,
         **ours,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 from datasets import Dataset, IterableDataset
 from trl import GRPOTrainer, RLOOTrainer
@@ -145,6 +147,81 @@ def test_a_stream_has_no_pool_and_still_trains_whole_batches(bench: Any, preset:
         prompt_of = dict(zip(batch.prompt_ids, (prompt for prompt, _ in rows), strict=True))
         assert [prompt_of[i] for i in batch.prompt_ids] == [prompt for prompt, _ in rows]
     assert seen.columns() == {"answer", "number"}
+
+
+def repeating(bench: Any) -> IterableDataset:
+    """Return a stream whose batches of 4 hold a prompt twice or thrice, with answers of their own."""
+    rows = list(bench.dataset())
+    order = [0, 1, 0, 2, 3, 3, 3, 4, 5, 6, 7, 5]
+    again = [{**rows[i], "answer": f"{rows[i]['answer']}, row {place}"} for place, i in enumerate(order * 4)]
+    return IterableDataset.from_generator(lambda: iter(again))
+
+
+@pytest.mark.since_trl("1.10", "iterable datasets")
+@pytest.mark.parametrize("cls", [GRPOTrainer, RLOOTrainer])
+@pytest.mark.parametrize("data", [stream, repeating])
+def test_uniform_on_a_stream_equals_the_stock_trainer_to_the_bit(bench: Any, cls: Any, data: Any) -> None:
+    runs = []
+    for strategy in (None, neyman.preset("uniform")):
+        seen = Seen(bench)
+        run = bench.train(cls, strategy, rewards=seen, dataset=data(bench), max_steps=4)
+        runs.append((run, [(call["prompts"], call["completions"], call["answer"]) for call in seen.calls]))
+    (stock, expected), (ours, actual) = runs
+    assert expected == actual
+    assert stock.comparable_logs() == ours.comparable_logs()
+    for (batch, _), (adapted, decided) in zip(stock.batches, ours.batches, strict=True):
+        assert batch["advantages"].tolist() == adapted["advantages"].tolist()
+        assert np.bincount(decided.groups).tolist() == [8, 8, 8, 8]
+    weights, after = stock.weights(), ours.weights()
+    assert all((weights[key] == after[key]).all() for key in weights)
+
+
+@pytest.mark.since_trl("1.10", "iterable datasets")
+@pytest.mark.parametrize("preset", ["sara", "vip", "neyman"])
+def test_equal_prompts_of_a_stream_are_groups_of_their_own(bench: Any, preset: str) -> None:
+    run = bench.train(GRPOTrainer, neyman.preset(preset), dataset=repeating(bench), max_steps=3)
+    assert [log["neyman/groups_opened"] for log in run.logs] == [4.0, 4.0, 4.0]
+    assert [len(batch) for _, batch in run.batches] == [32] * 3
+    assert min(len({prompt for prompt, _ in rows}) for rows in run.trained()) < 4, (
+        "prompts stood twice in a batch"
+    )
+
+
+@pytest.mark.since_trl("1.10", "iterable datasets")
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [
+        (
+            neyman.preset("sara"),
+            "fresh prompts.*none beside the batch's own.*weight zero.*map-style.*fixed_spend",
+        ),
+        (neyman.preset("dynamic-sampling"), "fresh prompts.*none beside the batch's own"),
+        (neyman.preset("neyman"), "chooses prompts.*offers none.*map-style"),
+        (neyman.preset("mopps"), "chooses prompts.*offers none.*map-style"),
+        (neyman.preset("sara", close="fixed_spend"), None),
+        (neyman.preset("vip"), None),
+        (neyman.preset("uniform"), None),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_what_a_stream_cannot_give_is_said_at_once(
+    bench: Any, caplog: Any, strategy: neyman.Strategy, said: str | None
+) -> None:
+    bench.build(GRPOTrainer, strategy, dataset=stream(bench))
+    messages = [record.getMessage() for record in caplog.records if record.name == "neyman"]
+    if said is None:
+        assert messages == []
+    else:
+        (message,) = messages
+        assert re.search(said, message)
+
+
+@pytest.mark.since_trl("1.10", "iterable datasets")
+def test_rollouts_of_a_stream_are_not_kept_for_later_steps(bench: Any) -> None:
+    with pytest.raises(
+        ArgumentError, match=r"keeps rollouts for 2 steps.*set max_age=0, or load a map-style"
+    ):
+        bench.build(GRPOTrainer, neyman.preset("sara", max_age=2), dataset=stream(bench))
 
 
 @pytest.mark.since_trl("1.10", "iterable datasets")

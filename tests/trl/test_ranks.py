@@ -6,9 +6,11 @@ import json
 import socket
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 # One group, so that one worker starts the ranks once for all tests of this file.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
@@ -22,6 +24,7 @@ ADAPTIVE = {
     "neyman": {"strategy": "neyman"},
     "dynamo": {"strategy": "dynamo", "options": {"lower": 2}},
 }
+STREAMS = {"stock stream": {"streams": True}, "uniform stream": {"streams": True, "strategy": "uniform"}}
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,7 @@ def ranks(bench, tmp_path_factory):
         "uniform grpo": {"strategy": "uniform"},
         "stock rloo": {"trainer": "rloo"},
         "uniform rloo": {"trainer": "rloo", "strategy": "uniform"},
+        **(STREAMS if Version(metadata.version("trl")) >= Version("1.10") else {}),
         **ADAPTIVE,
         "whole": whole,
         "resumed": {**whole, "resume": str(out / "whole" / "checkpoint-1")},
@@ -58,6 +62,20 @@ def test_uniform_on_two_ranks_equals_the_stock_trainer_to_the_bit(ranks, trainer
             [[entry.get(name) for name in NUMBERS] for entry in run["logs"]] for run in (expected, actual)
         ]
         assert numbers[0] == numbers[1]
+
+
+@pytest.mark.since_trl("1.10", "iterable datasets")
+def test_equal_prompts_of_a_stream_are_told_apart_alike_on_every_rank(ranks):
+    for rank in ranks:
+        expected, actual = rank["stock stream"], rank["uniform stream"]
+        assert expected["rows"] == actual["rows"]
+        assert expected["weights"] == actual["weights"]
+    assert ranks[0]["uniform stream"]["state"] == ranks[1]["uniform stream"]["state"]
+    assert {
+        entry["neyman/groups_opened"]
+        for entry in ranks[0]["uniform stream"]["logs"]
+        if "neyman/rows" in entry
+    } == {4.0}
 
 
 @pytest.mark.parametrize("strategy", ADAPTIVE)

@@ -22,7 +22,6 @@ _OVERRIDDEN = (
 )
 
 
-@cache
 def adaptive(trainer_class: type[Trainer]) -> type[Trainer]:
     """Return a subclass of a TRL trainer whose rollouts a strategy allocates.
 
@@ -45,11 +44,24 @@ def adaptive(trainer_class: type[Trainer]) -> type[Trainer]:
         trainer_class: ``GRPOTrainer``, ``RLOOTrainer`` or a subclass of one (Unsloth's, your own).
 
     Raises:
-        ArgumentError: a class that is no such trainer.
+        ArgumentError: a class that is no such trainer, or something that is no class.
 
     Guarantee: with ``neyman.preset("uniform")`` and every completion scorable, losses, gradients and sampled
     rows equal the stock trainer's.
     """
+    if not isinstance(trainer_class, type):
+        raise ArgumentError(
+            f"trainer_class must be a class, got {type(trainer_class).__name__} made already ({trainer_class!r:.80}): "
+            f"adapt the class and give it the trainer's arguments, adaptive(GRPOTrainer)(model=..., reward_funcs=..., "
+            "args=..., train_dataset=..., strategy=neyman.preset('vip'))"
+        )
+    key: Any = trainer_class  # a class can be a key, which the type checker does not see
+    adapted: type[Trainer] = _adapted(key)
+    return adapted
+
+
+@cache
+def _adapted(trainer_class: Any) -> Any:
     missing = [name for name in _OVERRIDDEN if not hasattr(trainer_class, name)]
     if missing:
         raise ArgumentError(

@@ -12,6 +12,7 @@ from accelerate.utils import gather_object
 from neyman.errors import RunFailedError
 from neyman.keyed import PromptId, keyed_hash
 from neyman.step import Outcome, Request
+from neyman.trl._fit import no_prompt
 from neyman.trl._prompts import Prompts
 from neyman.trl._store import Rollout, RolloutStore
 from neyman.trl._success import Success
@@ -80,6 +81,8 @@ class Generation:
         """Generate and score this rank's rows of a round."""
         trainer = self._trainer
         inputs = [self._prompts.row(prompt_id) for _, prompt_id in rows]
+        if "prompt" not in inputs[0]:
+            raise no_prompt(inputs[0])
         prompts = [row["prompt"] for row in inputs]
         with self._unlogged(), self._recorded_rollout_func():
             self.turns = []

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from neyman.errors import ArgumentError
-from neyman.strategy import Strategy
+from neyman.strategy import Strategy, check_strategy
 from neyman.trl._prompts import ID_COLUMN, with_ids
 from neyman.trl._session import Session
 
@@ -36,11 +35,7 @@ class AdaptiveMixin:
         modulation: Any = "strategy",
         **kwargs: Any,
     ) -> None:
-        if not isinstance(strategy, Strategy):
-            raise ArgumentError(
-                f"strategy must be given, got {strategy!r}; for example strategy=neyman.preset('vip', lower=4, "
-                "upper=32) or strategy=neyman.preset('uniform') for the stock behaviour"
-            )
+        strategy = check_strategy(strategy)
         super().__init__(*args, **kwargs)
         dataset = self.train_dataset  # type: ignore[has-type]
         self.train_dataset = with_ids(dataset, id_column)
@@ -70,7 +65,8 @@ class AdaptiveMixin:
 
     def base_calculate_rewards(self, *args: Any) -> Any:
         """Score with TRL's own method; gathers over ranks."""
-        return super()._calculate_rewards(*args)  # type: ignore[misc]
+        with self._neyman.explained():
+            return super()._calculate_rewards(*args)  # type: ignore[misc]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         if not self.model.training:  # type: ignore[attr-defined]
@@ -110,7 +106,8 @@ class AdaptiveMixin:
         session = self._neyman
         if session.generation.serving is not None:
             return session.generation.served_rewards()
-        matrix = super()._calculate_rewards(*args)  # type: ignore[misc]
+        with session.explained():
+            matrix = super()._calculate_rewards(*args)  # type: ignore[misc]
         if self.model.training:  # type: ignore[attr-defined]
             session.matrix, session.scored = matrix, args
         return matrix

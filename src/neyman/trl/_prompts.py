@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from typing import Any, final
@@ -113,13 +114,29 @@ class Prompts:
         self.ids = ids
 
     def key(self, row: Mapping[str, Any]) -> PromptId:
-        """Return the id of a row from the data loader."""
-        return row[self._column] if self.ids is not None and self._column in row else content_id(row)
+        """Return the id of a row of a map-style dataset from the data loader."""
+        return row[self._column] if self._column in row else content_id(row)
 
-    def bring(self, rows: list[dict[str, Any]]) -> None:
-        """Remember the rows of this step that no position leads back to."""
-        if self.ids is None:
-            self._brought = {self.key(row): row for row in rows}
+    def bring(self, rows: list[dict[str, Any]], repeats: int) -> list[PromptId]:
+        """Remember a generation batch of a stream, whose rows no position leads back to.
+
+        Args:
+            rows: all ranks' rows, each prompt's ``repeats`` times.
+            repeats: the trainer's number of generations.
+
+        Returns:
+            The id of each row: the prompt's content, and which of its occurrences in the batch it is, so that equal
+            prompts stay groups of their own, as in the stock trainer. A prompt that comes again in a later batch has
+            its first id again, and what is believed of it.
+        """
+        seen, self._brought, keys = Counter[str](), {}, list[PromptId]()
+        for row in rows:
+            content = content_id(row)
+            occurrence = seen[content] // repeats
+            seen[content] += 1
+            keys.append(f"{content}+{occurrence}" if occurrence else content)
+            self._brought.setdefault(keys[-1], row)
+        return keys
 
     def row(self, prompt_id: PromptId) -> dict[str, Any]:
         """Return a fresh copy of a prompt's row, as TRL writes into it, with the columns that reward functions get."""
@@ -128,11 +145,16 @@ class Prompts:
         else:
             position = prompt_id if self._positions is None else self._positions[prompt_id]
             source = self._dataset[position]
-        return {
-            name: value
-            for name, value in source.items()
-            if name not in self._hidden and (self._kept is None or name in self._kept)
-        }
+        return {name: value for name, value in source.items() if self.is_given(name)}
+
+    @property
+    def brought_columns(self) -> list[str]:
+        """The columns of a stream's rows, as far as any were brought."""
+        return list(next(iter(self._brought.values()), {}))
+
+    def is_given(self, column: str) -> bool:
+        """Whether reward functions get a column of the dataset."""
+        return column not in self._hidden and (self._kept is None or column in self._kept)
 
     def texts(self) -> list[str]:
         """Return every prompt as text, for embeddings and the fingerprint; empty for streams."""

@@ -14,7 +14,6 @@ from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
 from neyman import formulas
-from neyman._checks import integer
 from neyman.controller import Controller
 from neyman.errors import ArgumentError, ContractError, RunFailedError
 from neyman.keyed import fingerprint
@@ -24,38 +23,15 @@ from neyman.trl._advantages import aggregation, estimator, grpo_advantages, rloo
 from neyman.trl._behaviour import check_carry_over, note_behaviour, restore_behaviour
 from neyman.trl._checkpoint import Checkpoint
 from neyman.trl._features import register_features
+from neyman.trl._fit import budget_of, check_fit, check_prompt_column, columns_note
 from neyman.trl._generation import Generation
 from neyman.trl._logging import log_step
-from neyman.trl._prompts import Prompts, check_size
+from neyman.trl._prompts import Prompts
 from neyman.trl._store import Rollout
 from neyman.trl._success import Success
 from neyman.trl._token_factor import TokenFactor
 
 Float = NDArray[np.float64]
-
-
-def _budget(strategy: Strategy, max_rollouts: int | None, rows: int) -> int:
-    """Return the rollouts per generation batch of ``rows`` rows.
-
-    Raises:
-        ArgumentError: a bound where the strategy leaves nothing to bound, or one below the batch.
-    """
-    if strategy.close != "fixed_train":
-        if max_rollouts is None:
-            return rows
-        raise ArgumentError(
-            f"max_rollouts={max_rollouts} is for strategies that close with fixed_train; {strategy.name!r} closes "
-            f"with {strategy.close} and generates exactly the {rows} rollouts of TRL's generation batch: leave "
-            "max_rollouts out, or change num_generations or the batch size"
-        )
-    if max_rollouts is None:
-        return 4 * rows
-    if integer("max_rollouts", max_rollouts) < rows:
-        raise ArgumentError(
-            f"max_rollouts must be at least TRL's generation batch ({rows} rows), which it is to fill, got "
-            f"{max_rollouts}; leave it out for {4 * rows}"
-        )
-    return max_rollouts
 
 
 @final
@@ -93,15 +69,17 @@ class Session:
         self.trainer = trainer
         self.is_rloo = not hasattr(trainer, "loss_type")
         rows = int(trainer.args.generation_batch_size)
-        budget = _budget(strategy, max_rollouts, rows)
+        budget = budget_of(strategy, max_rollouts, rows)
+        check_prompt_column(trainer)
         kept = trainer._signature_columns if trainer.args.remove_unused_columns else None  # noqa: SLF001
         self.prompts = Prompts(trainer.train_dataset, id_column, hide_ids=hide_ids, kept=kept)
         self.generation = Generation(trainer, self.prompts, Success(success, trainer))
         self.token_factor = None if modulation is None else TokenFactor(self, modulation)
         world = int(trainer.accelerator.num_processes)
         self._aggregation = aggregation(trainer, strategy, is_rloo=self.is_rloo)
+        strategy = strategy.with_options(estimator=estimator(trainer, is_rloo=self.is_rloo))
         self.controller = Controller(
-            strategy.with_options(estimator=estimator(trainer, is_rloo=self.is_rloo)),
+            strategy,
             Budget(rollouts=budget),
             train_rows=rows,
             divisor=world,
@@ -117,7 +95,7 @@ class Session:
                 "'uniform'"
             )
         check_carry_over(self)
-        check_size(trainer, self.prompts)
+        check_fit(trainer, strategy, self.prompts, budget)
         register_features(self.controller.strategy.belief, self.prompts, features)
         self.checkpoint = Checkpoint(self)
         self.sampler: Any = None
@@ -144,9 +122,10 @@ class Session:
         return self._is_direct()
 
     def _begin(self, inputs: list[dict[str, Any]]) -> None:
-        keys = gather_object([self.prompts.key(row) for row in inputs])
         if self.prompts.ids is None:
-            self.prompts.bring(gather_object(list(inputs)))
+            keys = self.prompts.bring(gather_object(list(inputs)), int(self.trainer.num_generations))
+        else:
+            keys = gather_object([self.prompts.key(row) for row in inputs])
         self.controller.begin(list(dict.fromkeys(keys)), policy_version=int(self.trainer.state.global_step))
 
     @cached_property
@@ -340,6 +319,15 @@ class Session:
         """Take note of log-probabilities that TRL computed; only while listening."""
         if self._logps is not None and len(self._logps) < 2 and not logps.requires_grad:
             self._logps.append(logps)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Note on a reward function's error which columns there are: most lack one."""
+        try:
+            yield
+        except (TypeError, KeyError) as error:
+            error.add_note(columns_note(self.trainer, self.prompts))
+            raise
 
     @contextmanager
     def one_generation_per_row(self) -> Iterator[None]:
