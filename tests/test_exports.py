@@ -46,6 +46,12 @@ def test_the_public_names_are_these():
     assert all(hasattr(neyman, name) for name in PUBLIC)
 
 
+def test_warnings_are_seen_where_nobody_configured_logging():
+    code = "import logging, neyman; logging.getLogger('neyman').warning('look here')"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    assert said.strip() == "look here"
+
+
 def test_import_loads_numpy_and_scipy_only_and_changes_nothing():
     code = """
 import sys, random, logging, numpy, scipy

@@ -4,8 +4,6 @@
 and the functions of `neyman.modulation` (not its settings) need the extra `train`.
 """
 
-import logging as _logging
-
 from neyman import beliefs as beliefs
 from neyman import errors as errors
 from neyman import modulation as modulation
@@ -36,8 +34,6 @@ from neyman.step import Request as Request
 from neyman.step import Status as Status
 from neyman.step import StopReason as StopReason
 from neyman.strategy import Strategy as Strategy
-
-_logging.getLogger("neyman").addHandler(_logging.NullHandler())
 
 __version__ = "0.1.0"
 

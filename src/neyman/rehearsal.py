@@ -17,6 +17,7 @@ def rehearse(
     *,
     train_rows: int | None = None,
     pool: Sequence[PromptId] | None = None,
+    aggregation: str = "sequence_mean",
 ) -> None:
     """Plan a step as a run would, and throw it away.
 
@@ -26,11 +27,14 @@ def rehearse(
         candidates: as many prompts as the host will bring.
         train_rows: rows that the optimiser must get.
         pool: all prompt ids.
+        aggregation: how the host's loss averages tokens.
 
     Raises:
         ArgumentError: what `Controller` and its ``begin`` raise for these numbers.
     """
-    controller = Controller(strategy, Budget(rollouts=budget), train_rows=train_rows, pool=pool)
+    controller = Controller(
+        strategy, Budget(rollouts=budget), train_rows=train_rows, pool=pool, aggregation=aggregation
+    )
     controller.begin(candidates)
 
 

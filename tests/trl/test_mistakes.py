@@ -177,6 +177,25 @@ def test_features_of_another_number_of_prompts(bench: Any) -> None:
         bench.build(GRPOTrainer, neyman.preset("uniform"), ours={"features": [[1.0]] * 3})
 
 
+class Own(neyman.beliefs.Counts):
+    """A belief of one's own that uses features."""
+
+    uses_features = True
+
+
+@pytest.mark.parametrize("features", [[[1.0]] * 40, lambda texts: 1 / 0, "all-MiniLM-L6-v2"])
+def test_features_for_a_belief_that_makes_nothing_of_them(bench: Any, caplog: Any, features: Any) -> None:
+    bench.build(GRPOTrainer, neyman.preset("uniform"), ours={"features": features})
+    (message,) = warnings_of(caplog)
+    assert "the strategy's belief Counts makes nothing of them: leave features out, or" in message
+
+
+@pytest.mark.parametrize("belief", [Own(), neyman.beliefs.default()])
+def test_features_for_a_belief_that_may_use_them(bench: Any, caplog: Any, belief: Any) -> None:
+    bench.build(GRPOTrainer, neyman.preset("vip", belief=belief), ours={"features": [[1.0]] * 40})
+    assert warnings_of(caplog) == []
+
+
 def test_a_negative_share_of_retries(bench: Any) -> None:
     with pytest.raises(ArgumentError, match=r"retries.*-0.5"):
         bench.build(GRPOTrainer, neyman.preset("uniform"), ours={"retries": -0.5})

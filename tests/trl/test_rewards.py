@@ -99,9 +99,52 @@ def test_a_step_without_any_reward_warns_trains_nothing_and_the_run_goes_on(
     assert run.logs[0]["loss"] == 0.0
     assert second["advantages"].abs().max() > 0.1
     assert run.logs[1]["grad_norm"] > 0.0
-    warning = next(record.getMessage() for record in caplog.records if record.name == "neyman")
-    assert "no rollout has a valid reward" in warning
-    assert "trains nothing" in warning
+    (warning,) = (record.getMessage() for record in caplog.records if record.name == "neyman")
+    assert "step 0: no rollout has a valid reward, of 35 drawn" in warning
+    assert "(the first: every reward function returned None)" in warning
+    assert "trains nothing. Steps like this so far: 1." in warning
+
+
+@pytest.mark.parametrize("preset", ["uniform", "sara"])
+def test_a_reward_that_is_always_none_is_warned_of_ever_less_often(
+    bench: Any, caplog: pytest.LogCaptureFixture, preset: str
+) -> None:
+    nothing = lambda prompts, **columns: [None] * len(prompts)  # noqa: E731
+    nothing.__name__ = "nothing"
+    bench.train(GRPOTrainer, neyman.preset(preset), rewards=nothing, max_steps=9)
+    warnings = [record.getMessage() for record in caplog.records if record.name == "neyman"]
+    assert [warning.partition(":")[0] for warning in warnings] == ["step 0", "step 1", "step 3", "step 7"]
+    assert "so far: 8." in warnings[-1]
+
+
+def test_batches_mostly_of_filler_are_warned_of_once_with_the_way_out(
+    bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[int] = []
+
+    def hardly(prompts: list[str], **columns: Any) -> list[float]:
+        calls.append(len(prompts))
+        return [float(len(calls) == 1 and place == 0) for place in range(len(prompts))]
+
+    causes = {
+        40: "max_rollouts=128 were spent: raise max_rollouts; or raise num_generations=8",
+        6: "no further prompt was left to draw: bring more prompts; or raise num_generations=8",
+    }
+    for prompts, why in causes.items():
+        caplog.clear()
+        calls.clear()
+        bench.train(
+            GRPOTrainer, neyman.preset("sara"), rewards=hardly, dataset=bench.dataset(prompts), max_steps=2
+        )
+        (warning,) = (record.getMessage() for record in caplog.records if record.name == "neyman")
+        assert warning.startswith("step 0: 24 of 32 rows are copies of weight zero")
+        assert f"as 1 groups had both outcomes and {why}" in warning
+
+
+def test_a_batch_half_full_is_not_warned_of(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
+    run = bench.train(GRPOTrainer, neyman.preset("sara"), max_steps=2)
+    assert max(log["neyman/rows_filled"] for log in run.logs) <= 16
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("preset", ["sara", "dynamic-sampling"])

@@ -50,6 +50,8 @@ class Counts(BetaFamily):
         [0.8, 0.1, 0.5]
     """
 
+    uses_features = False
+
     def __init__(
         self,
         *,

@@ -25,6 +25,9 @@ class Belief(Protocol):
     All updates between two calls are one visit, however many portions they come in, so rounds within a
     step do not discount one another.
 
+    **Features.** A belief that makes nothing of features says so by ``uses_features = False``, so that hosts can warn
+    who gives some.
+
     Guarantee: the same calls in the same order give the same numbers, bit for bit, and ``load_state_dict``
     of a saved state continues as if nothing had happened. Voided by another NumPy or BLAS build, or another
     number of BLAS threads, in beliefs that multiply matrices.

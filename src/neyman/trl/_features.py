@@ -8,13 +8,15 @@ import numpy as np
 
 from neyman.beliefs import Belief
 from neyman.errors import ArgumentError
+from neyman.trl._fit import warn
 from neyman.trl._prompts import Prompts
 
 
-def register_features(belief: Belief, prompts: Prompts, features: Any) -> None:
+def register_features(trainer: Any, belief: Belief, prompts: Prompts, features: Any) -> None:
     """Make the training prompts known to the belief.
 
     Args:
+        trainer: the adapted trainer.
         belief: the controller's belief.
         prompts: the training prompts.
         features: None, an array [prompts, dimensions], a callable from texts to such an array, or the name of
@@ -29,6 +31,14 @@ def register_features(belief: Belief, prompts: Prompts, features: Any) -> None:
                 "features need a dataset with a length, and this one streams: pass a map-style dataset or features=None"
             )
         return
+    if features is not None and not getattr(belief, "uses_features", True):
+        warn(
+            trainer,
+            "features are given, but the strategy's belief %s makes nothing of them: leave features out, or give the "
+            "strategy a belief that does, for example belief=neyman.beliefs.default()",
+            type(belief).__name__,
+        )
+        features = None if isinstance(features, str) or callable(features) else features
     if features is None:
         belief.register(list(prompts.ids))
         return

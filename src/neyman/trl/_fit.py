@@ -79,7 +79,7 @@ def columns_note(trainer: Any, prompts: Prompts) -> str:
     return note
 
 
-def check_fit(trainer: Any, strategy: Strategy, prompts: Prompts, budget: int) -> None:
+def check_fit(trainer: Any, strategy: Strategy, prompts: Prompts, budget: int, aggregation: str) -> None:
     """Refuse what cannot take a step, and warn of what leaves the strategy nothing to decide.
 
     Args:
@@ -87,6 +87,7 @@ def check_fit(trainer: Any, strategy: Strategy, prompts: Prompts, budget: int) -
         strategy: its strategy.
         prompts: the training prompts.
         budget: rollouts per generation batch.
+        aggregation: how the loss averages tokens.
 
     Raises:
         ArgumentError: fewer prompts than a generation batch needs, or numbers that do not fit the batch.
@@ -98,7 +99,7 @@ def check_fit(trainer: Any, strategy: Strategy, prompts: Prompts, budget: int) -
         _check_stream(trainer, strategy)
     candidates = list(range(brought) if prompts.ids is None else prompts.ids[:brought])
     try:
-        rehearse(strategy, budget, candidates, train_rows=rows, pool=prompts.ids)
+        rehearse(strategy, budget, candidates, train_rows=rows, pool=prompts.ids, aggregation=aggregation)
     except ArgumentError as error:
         raise type(error)(
             f"strategy {strategy.name!r} does not fit the trainer's generation batch of {rows} rows "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -17,9 +16,10 @@ from neyman import formulas
 from neyman.controller import Controller
 from neyman.errors import ArgumentError, ContractError, RunFailedError
 from neyman.keyed import fingerprint
-from neyman.step import Batch, Budget, Outcome, Request, StopReason
+from neyman.step import Batch, Budget, Outcome, Request
 from neyman.strategy import Strategy
 from neyman.trl._advantages import aggregation, estimator, grpo_advantages, rloo_advantages, total_reward
+from neyman.trl._alarms import Alarms
 from neyman.trl._behaviour import check_carry_over, note_behaviour, restore_behaviour
 from neyman.trl._checkpoint import Checkpoint
 from neyman.trl._features import register_features
@@ -69,7 +69,7 @@ class Session:
         self.trainer = trainer
         self.is_rloo = not hasattr(trainer, "loss_type")
         rows = int(trainer.args.generation_batch_size)
-        budget = budget_of(strategy, max_rollouts, rows)
+        self.budget = budget_of(strategy, max_rollouts, rows)
         check_prompt_column(trainer)
         kept = trainer._signature_columns if trainer.args.remove_unused_columns else None  # noqa: SLF001
         self.prompts = Prompts(trainer.train_dataset, id_column, hide_ids=hide_ids, kept=kept)
@@ -80,7 +80,7 @@ class Session:
         strategy = strategy.with_options(estimator=estimator(trainer, is_rloo=self.is_rloo))
         self.controller = Controller(
             strategy,
-            Budget(rollouts=budget),
+            Budget(rollouts=self.budget),
             train_rows=rows,
             divisor=world,
             pool=self.prompts.ids,
@@ -95,9 +95,10 @@ class Session:
                 "'uniform'"
             )
         check_carry_over(self)
-        check_fit(trainer, strategy, self.prompts, budget)
-        register_features(self.controller.strategy.belief, self.prompts, features)
+        check_fit(trainer, strategy, self.prompts, self.budget, self._aggregation)
+        register_features(trainer, self.controller.strategy.belief, self.prompts, features)
         self.checkpoint = Checkpoint(self)
+        self._alarms = Alarms(self)
         self.sampler: Any = None
         self.batch: Batch | None = None
         self.generation_seconds = 0.0  # of the last batch, verification included
@@ -173,20 +174,11 @@ class Session:
                 "no rollout of this step could be used: "
                 + (self.controller.first_error or self.batch.stop_reason.value)
             )
-        if self.batch.stop_reason is StopReason.FAILED:
-            self.warn_failed()
+        self._alarms.hear(self.batch)
         self._rollouts = [self.generation.store[i] for i in self.batch.rollout_ids.tolist()]
         self.generation.store.keep(self.controller.held_rollouts)
         note_behaviour(self, list(self.generation.store))
         return self._rollouts, [self.prompts.row(i) for i in self._local(list(self.batch.prompt_ids))]
-
-    def warn_failed(self) -> None:
-        """Say that a step taught nothing because no reward was valid."""
-        logging.getLogger("neyman").warning(
-            "step %d: no rollout has a valid reward (%s); the batch trains nothing",
-            self.controller.step,
-            self.controller.first_error or "reward functions returned None",
-        )
 
     def _local(self, rows: list[Any]) -> list[Any]:
         accelerator = self.trainer.accelerator
@@ -228,6 +220,7 @@ class Session:
             )
         )
         self.batch = self.controller.finish()
+        self._alarms.hear(self.batch)
         self._rollouts = None
         if self.batch.rollout_ids.tolist() != [rollout_id for rollout_id, _ in wanted]:
             raise ContractError("the batch's rows are not the generated rows: rows are out of line")

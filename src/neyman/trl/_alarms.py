@@ -1,0 +1,66 @@
+"""What a person must hear of a step while the run goes on: nothing was scored, or most rows only fill the batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from neyman.step import Batch, StopReason
+from neyman.trl._fit import warn
+
+if TYPE_CHECKING:
+    from neyman.trl._session import Session
+
+
+@final
+class Alarms:
+    """Warns after a step, seldom enough to be read.
+
+    Args:
+        session: the trainer's session.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._failed = 0
+        self._has_warned_of_filler = False
+
+    def hear(self, batch: Batch) -> None:
+        """Look at a step's batch and warn where it teaches little or nothing."""
+        if batch.stop_reason is StopReason.FAILED:
+            self._failed += 1
+            if self._failed & (self._failed - 1) == 0:  # at 1, 2, 4, 8, ... such steps
+                self._warn_of_failure(batch)
+        elif 2 * int((batch.groups < 0).sum()) > len(batch) and not self._has_warned_of_filler:
+            self._has_warned_of_filler = True
+            self._warn_of_filler(batch)
+
+    def _warn_of_failure(self, batch: Batch) -> None:
+        controller = self._session.controller
+        warn(
+            self._session.trainer,
+            "step %d: no rollout has a valid reward, of %d drawn (the first: %s); the batch trains nothing. Steps "
+            "like this so far: %d. A reward function returns None only for a completion that it cannot judge",
+            controller.step,
+            int(batch.report["rollouts"]),
+            controller.first_error or "reward functions returned None",
+            self._failed,
+        )
+
+    def _warn_of_filler(self, batch: Batch) -> None:
+        session, filled = self._session, int((batch.groups < 0).sum())
+        causes = {
+            StopReason.BUDGET: f"max_rollouts={session.budget} were spent: raise max_rollouts",
+            StopReason.POOL: "no further prompt was left to draw: bring more prompts",
+        }
+        warn(
+            session.trainer,
+            "step %d: %d of %d rows are copies of weight zero that only fill the batch, as %d groups had both outcomes "
+            "and %s; or raise num_generations=%d, so that more groups have both, or lower the batch size. "
+            "neyman/rows_filled shows it for every step",
+            session.controller.step,
+            filled,
+            len(batch),
+            len(set(batch.groups.tolist()) - {-1}),
+            causes.get(batch.stop_reason, batch.stop_reason.value),
+            int(session.trainer.num_generations),
+        )
