@@ -92,6 +92,10 @@ def spoil_controller(folder: Path) -> None:
     (folder / "neyman_state.json").write_text(json.dumps(state))
 
 
+def lose_strategy(folder: Path) -> None:
+    edit(folder, strategy=None)
+
+
 def truncate_tensors(folder: Path) -> None:
     path = folder / "neyman_process0.safetensors"
     path.write_bytes(path.read_bytes()[:50])
@@ -114,6 +118,7 @@ DAMAGES = {
     grow_older: "version 99",
     change_ranks: "processes 2",
     change_data: "prompts 'another'",
+    lose_strategy: "another strategy .strategy: None there",
     spoil_controller: "ledger",
     truncate_tensors: "neyman_process0.safetensors cannot be read",
     replace_tensors: "neyman_process0.safetensors cannot be read",
@@ -128,6 +133,71 @@ def test_a_damaged_or_foreign_checkpoint_is_refused_by_name(bench, checkpoint, t
     trainer = bench.build(strategy=neyman.preset("uniform"), output_dir=str(tmp_path), **SAVING).trainer
     with pytest.raises(StateError, match=DAMAGES[damage]):
         trainer.train(resume_from_checkpoint=str(copy))
+
+
+def vip(**options):
+    return neyman.preset("vip", **{"lower": 3, "belief": neyman.beliefs.Counts(), **options})
+
+
+CHANGES = {
+    "another bound": (lambda: vip(lower=2), "allocate.lower: 3 there, 2 here"),
+    "another preset": (lambda: neyman.preset("neyman"), "'vip' there, 'neyman' here; select: InOrder there, High"),
+    "another allocation": (lambda: neyman.preset("uniform"), "allocate: VarianceOptimal there, Each here"),
+    "another belief": (lambda: vip(belief=neyman.beliefs.default()), "belief: Counts there, BinomialResidual here"),
+    "another discount": (lambda: vip(belief=neyman.beliefs.Counts(discount=0.5)), "belief.config.discount: 0.9 there"),
+    "a verdict": (lambda: vip(verdict=neyman.rules.FullGroup()), "verdict: None there, FullGroup here"),
+    "a token factor": (lambda: vip(modulation=Modulation()), "modulation: None there, Modulation here"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def under_vip(bench, tmp_path_factory):
+    out = tmp_path_factory.mktemp("vip")
+    bench.build(
+        strategy=vip(), output_dir=str(out), **{**SAVING, "max_steps": 4, "save_steps": 4}
+    ).trainer.train()
+    return out / "checkpoint-4"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_strategy_is_refused_with_what_differs_and_may_be_accepted(
+    bench, under_vip, tmp_path, change, caplog
+):
+    make, said = CHANGES[change]
+    options = {**SAVING, "output_dir": str(tmp_path), "max_steps": 8}
+    trainer = bench.build(strategy=make(), **options).trainer
+    with pytest.raises(StateError) as caught:
+        trainer.train(resume_from_checkpoint=str(under_vip))
+    assert f"{under_vip}/neyman_state.json: the run was trained under another strategy (" in str(caught.value)
+    assert said in str(caught.value)
+    assert "accept_strategy_change=True" in str(caught.value)
+    caplog.clear()
+    accepted = bench.build(strategy=make(), ours={"accept_strategy_change": True}, **options).trainer
+    accepted.train(resume_from_checkpoint=str(under_vip))
+    assert accepted.controller.step == 1
+    assert accepted.controller.ledger.steps == 2
+    messages = [record.getMessage() for record in caplog.records if record.name == "neyman"]
+    is_other_belief = make().belief.state_dict() != vip().belief.state_dict()
+    assert any("another belief now, which starts anew" in message for message in messages) == is_other_belief
+
+
+def test_groups_carried_over_are_not_dropped_by_a_change_of_strategy(bench, under_vip, tmp_path):
+    copy = tmp_path / "checkpoint-4"
+    shutil.copytree(under_vip, copy)
+    controller = json.loads((copy / "neyman_state.json").read_text())["controller"]
+    edit(copy, controller={**controller, "carried": [{}, {}]})
+    options = {**SAVING, "output_dir": str(tmp_path), "ours": {"accept_strategy_change": True}}
+    trainer = bench.build(strategy=vip(lower=2), **options).trainer
+    with pytest.raises(
+        StateError, match=r"carries 2 groups over .* max_age=0 .* resume under a strategy with max_age=1"
+    ):
+        trainer.train(resume_from_checkpoint=str(copy))
+
+
+def test_the_same_strategy_made_again_is_the_same(bench, under_vip, tmp_path):
+    trainer = bench.build(strategy=vip(), **{**SAVING, "output_dir": str(tmp_path)}).trainer
+    trainer.train(resume_from_checkpoint=str(under_vip))
+    assert trainer.controller.step == 1
 
 
 RECUTS = {

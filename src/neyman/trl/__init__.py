@@ -39,6 +39,8 @@ def adaptive(trainer_class: type[Trainer]) -> type[Trainer]:
         features: for beliefs that use them: an array [prompts, dimensions], a callable on texts, or the name of a
             sentence-transformers model.
         modulation: `neyman.modulation.Modulation` for DynaMO's token factor; default the strategy's own.
+        accept_strategy_change: resume a checkpoint of another strategy; a belief of the same kind and settings goes on,
+            another starts anew (default: such a checkpoint is refused).
 
     Args:
         trainer_class: ``GRPOTrainer``, ``RLOOTrainer`` or a subclass of one (Unsloth's, your own).

@@ -16,6 +16,8 @@ from safetensors.torch import save
 
 from neyman.errors import StateError
 from neyman.files import write_atomic
+from neyman.identity import differences
+from neyman.trl._fit import warn
 from neyman.trl._store import RolloutStore
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 STATE_FILE = "neyman_state.json"
 # What cuts a generation into steps: a half-used one fits no other cut.
 _CUT = ("generation_batch_size", "steps_per_generation", "num_iterations")
-_VERSION = 2
+_VERSION = 3
 
 
 @final
@@ -51,6 +53,7 @@ class Checkpoint:
                 "version": _VERSION,
                 "processes": int(trainer.accelerator.num_processes),
                 "prompts": self._session.prompts_digest,
+                "strategy": self._session.identity,
                 "controller": self._session.controller.state_dict(),
                 "modulation": self._session.modulation_state(),
             }
@@ -60,8 +63,8 @@ class Checkpoint:
         """Restore from a checkpoint folder.
 
         Raises:
-            StateError: no state of ours, a damaged file, another version, dataset or number of processes, or a
-                generation half used that these settings would cut otherwise; the message names the file and the
+            StateError: no state of ours, a damaged file, another version, dataset, number of processes or strategy,
+                or a generation half used that these settings would cut otherwise; the message names the file and the
                 way out.
         """
         folder = Path(checkpoint)
@@ -80,11 +83,34 @@ class Checkpoint:
                     "checkpoint, or start a new run"
                 )
         try:
-            session.controller.load_state_dict(state["controller"])
+            session.controller.load_state_dict(self._under_this_strategy(path, state))
         except StateError as error:
             raise StateError(f"{path}: {error}") from error
         session.load_modulation_state(state["modulation"])
         self._load_process(folder / self._process_file())
+
+    def _under_this_strategy(self, path: Path, state: dict[str, Any]) -> dict[str, Any]:
+        """Return the controller's state when it is of this run's strategy, or the change of strategy is accepted."""
+        session = self._session
+        controller: dict[str, Any] = state["controller"]
+        saved = state.get("strategy")
+        differing = differences(saved, session.identity)
+        if not differing:
+            return controller
+        if not session.accepts_strategy_change:
+            raise StateError(
+                f"the run was trained under another strategy ({'; '.join(differing)}): resume with that one, or give "
+                "the trainer accept_strategy_change=True to go on under yours on purpose"
+            )
+        if controller["carried"] and not session.controller.strategy.max_age:
+            raise StateError(
+                f"the run carries {len(controller['carried'])} groups over to its next step, which max_age=0 leaves no "
+                "place for: resume under a strategy with max_age=1, or from another checkpoint"
+            )
+        if not isinstance(saved, dict) or saved.get("belief") != session.identity["belief"]:
+            warn(session.trainer, "%s: the strategy has another belief now, which starts anew", path)
+            controller = {**controller, "belief": session.controller.strategy.belief.state_dict()}
+        return controller
 
     def _cut(self) -> dict[str, int]:
         args = self._session.trainer.args

@@ -33,6 +33,7 @@ class AdaptiveMixin:
         id_column: str = ID_COLUMN,
         features: Any = None,
         modulation: Any = "strategy",
+        accept_strategy_change: bool = False,
         **kwargs: Any,
     ) -> None:
         strategy = check_strategy(strategy)
@@ -52,6 +53,7 @@ class AdaptiveMixin:
             hide_ids=self.train_dataset is not dataset,
             features=features,
             modulation=strategy.modulation if modulation == "strategy" else modulation,
+            accepts_strategy_change=accept_strategy_change,
         )
 
     @property

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from neyman import formulas
 from neyman.controller import Controller
 from neyman.errors import ArgumentError, ContractError, RunFailedError
+from neyman.identity import describe
 from neyman.keyed import fingerprint
 from neyman.step import Batch, Budget, Outcome, Request
 from neyman.strategy import Strategy
@@ -48,6 +49,7 @@ class Session:
         hide_ids: whether that column is ours alone, so that reward functions must not see it.
         features: prompt features for beliefs that use them.
         modulation: settings of the token factor, or None.
+        accepts_strategy_change: whether a checkpoint of another strategy may be resumed.
 
     Raises:
         ArgumentError: settings that contradict each other or the trainer; the message has the way out.
@@ -65,8 +67,10 @@ class Session:
         hide_ids: bool,
         features: Any,
         modulation: Any,
+        accepts_strategy_change: bool = False,
     ) -> None:
         self.trainer = trainer
+        self.accepts_strategy_change = accepts_strategy_change
         self.is_rloo = not hasattr(trainer, "loss_type")
         rows = int(trainer.args.generation_batch_size)
         self.budget = budget_of(strategy, max_rollouts, rows)
@@ -78,6 +82,7 @@ class Session:
         world = int(trainer.accelerator.num_processes)
         self._aggregation = aggregation(trainer, strategy, is_rloo=self.is_rloo)
         strategy = strategy.with_options(estimator=estimator(trainer, is_rloo=self.is_rloo))
+        self.identity = describe(strategy.with_options(modulation=modulation))
         self.controller = Controller(
             strategy,
             Budget(rollouts=self.budget),
