@@ -11,6 +11,7 @@ pytest.importorskip("rich")
 
 from neyman import __version__, cli
 from neyman.config import from_mapping, to_toml
+from neyman.train import RunFolder
 
 
 @pytest.fixture
@@ -20,6 +21,9 @@ def neyman(monkeypatch, capsys):
 
     def train(config, out, *, jobs, console):
         started.append((config, out, jobs))
+        run = RunFolder(out / "uniform-seed0")
+        run.begin({})
+        run.append({"event": "eval", "step": 0})
         return 0
 
     monkeypatch.setattr("neyman.train.train_here", train)
@@ -152,6 +156,111 @@ def test_mistakes_are_short_and_start_nothing(neyman, tmp_path, monkeypatch, wor
     assert "Traceback" not in said
     assert neyman.started == []
     assert list(tmp_path.iterdir()) == []
+
+
+def data(folder, rows):
+    path = folder / "rows.jsonl"
+    path.write_text("".join(f'{{"prompt": "{i}+0=", "answer": "{i}"}}\n' for i in rows))
+    return ["--model", "some/model", "--task", "data", "--task.path", path]
+
+
+@pytest.mark.parametrize(
+    ("words", "rows", "message"),
+    [
+        (["--strategy", "vip", "--strategy.options", "lowr=3"], None, "options: preset 'vip' has no option lowr"),
+        (["--strategy", "vip", "--strategy.options", "lower=1"], None, "--strategy.options: lower must be >= 2, got 1"),
+        (["--strategy", "vip", "--strategy.options", "belief=counts"], None, "options: belief must be a neyman."),
+        (["--strategy", "math:sqrt"], None, "--strategy math:sqrt --strategy.options: math.sqrt() takes exactly one"),
+        (["--strategy", "vip", "--strategy.options", "lower=9"], None,
+         "'vip' does not fit --trainer.prompts-per-step 16 x --trainer.group-size 8 = 128 rollouts a step: budget=128"),
+        (["--baselines", "sara", "--trainer.max-rollouts", "64"], None, "--trainer.max-rollouts must be at least"),
+        (["--trainer.prompts-per-step", "2000"], None,
+         "--trainer.prompts-per-step 2000 needs as many training prompts, but the task has 1024: no step"),
+        (["--task.test-share", "0.4"], range(18), "--trainer.prompts-per-step 16 needs as many training prompts, but"),
+        ([], [*range(30), 3], "pass --task.duplicates drop (keep the first) or"),
+        (["--task.test-share", "0.001"], range(30), "--task.test-share 0.001 holds none of the 30 problems"),
+        (["--task.prompt", "question"], range(30), "field 'question' is missing; the fields there are 'prompt', 'ans"),
+    ],
+)  # fmt: skip
+def test_what_cannot_start_writes_nothing_and_names_the_flag(neyman, tmp_path, words, rows, message):
+    out = tmp_path / "out"
+    given = [] if rows is None else data(tmp_path, rows)
+    status, said = neyman("train", "--out", out, *given, *words)
+    assert status == 2
+    assert message in said
+    assert "Traceback" not in said
+    assert not out.exists()
+    assert neyman.started == []
+
+
+def test_a_training_that_never_began_may_be_started_again_with_other_settings(neyman, tmp_path):
+    out = tmp_path / "out"
+    (out / "policy").mkdir(parents=True)
+    (out / "policy" / "weights").touch()
+    (out / "vip-seed0").mkdir()
+    (out / "vip-seed0" / "run.json").touch()
+    (out / "prepare.log").touch()
+    (out / "config.toml").write_text(to_toml(from_mapping({"seeds": [1]})))
+    status, said = neyman("train", "--out", out, "--seeds", 2)
+    assert status == 0, said
+    assert neyman.started[0][0].seeds == (2,)
+    left = {path.name for path in out.iterdir() if not path.name.startswith(".")}
+    assert left == {"config.toml", "uniform-seed0"}
+    assert "seeds = [2]" in (out / "config.toml").read_text()
+
+
+def test_resuming_what_never_began_with_the_same_settings_keeps_what_was_prepared(neyman, tmp_path):
+    out = tmp_path / "out"
+    (out / "policy").mkdir(parents=True)
+    (out / "config.toml").write_text(to_toml(from_mapping({})))
+    assert neyman("train", "--out", out, "--resume")[0] == 0
+    assert (out / "policy").exists()
+
+
+def test_two_trainings_in_one_directory_are_refused(neyman, tmp_path):
+    from filelock import FileLock
+
+    out = tmp_path / "out"
+    out.mkdir()
+    with FileLock(out / ".lock"):
+        status, said = neyman("train", "--out", out)
+    assert status == 2
+    assert "another process is training in --out" in said
+    assert neyman.started == []
+
+
+@pytest.mark.parametrize("absent", ["tyro", "pydantic", "rich", "tomlkit"])
+def test_without_its_extra_the_command_says_what_to_install(absent):
+    code = f"import sys; sys.modules[{absent!r}] = None; from neyman.__main__ import main; main(['demo'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("neyman: ")
+    assert f"needs {absent}, which is not installed: run pip install '.[" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_torch_a_training_says_what_to_install(neyman, tmp_path, monkeypatch):
+    import neyman.train._start as start
+
+    monkeypatch.setattr(start, "find_spec", lambda name: None)
+    status, said = neyman("train", "--out", tmp_path / "out")
+    assert status == 2
+    assert (
+        "neyman train needs torch, which is not installed: run pip install '.[train,cli]' in a clone" in said
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_installed_command_is_this_one():
+    import tomllib
+    from pathlib import Path
+
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"neyman": "neyman.__main__:main"}
+    done = subprocess.run(
+        [sys.executable, "-m", "neyman", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == f"neyman {__version__}"
 
 
 def test_debug_shows_where_an_error_came_from(neyman, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -136,6 +137,22 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         else:
             lines.append(f"{name} {found['msg'].removeprefix('Input ')}, got {found['input']!r:.80}")
     return "\n".join(lines)
+
+
+def as_flags(section: str, message: str, model: type[BaseModel]) -> str:
+    """Write what a message says in Python, ``name=value``, as the flags that set it.
+
+    >>> class Task(Section):
+    ...     test_share: float = 0.1
+    >>> as_flags("task", "pass test_share=0.2, or n=3", Task)
+    'pass --task.test-share 0.2, or n=3'
+    """
+
+    def flag(found: re.Match[str]) -> str:
+        name, value = found["name"], found["value"].strip("\"'")
+        return f"--{section}.{name.replace('_', '-')} {value}" if name in model.model_fields else found[0]
+
+    return re.sub(r"""\b(?P<name>[a-z_]+)=(?P<value>"[^"]*"|'[^']*'|[\w.]*\w)""", flag, message)
 
 
 def _nearest(name: str, model: type[BaseModel]) -> str:

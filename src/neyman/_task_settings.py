@@ -124,8 +124,8 @@ class DataTask(Section):
         )
         if not task.test:
             raise ArgumentError(
-                f"task.test_share={self.test_share} holds none of the {len(task.train)} problems of {self.path} out, "
-                "so that no accuracy could be measured: raise it, try another task.seed, or give task.test_path"
+                f"--task.test-share {self.test_share} holds none of the {len(task.train)} problems of {self.path} out, "
+                "so that no accuracy could be measured: raise it, try another --task.seed, or give --task.test-path"
             )
         return task
 

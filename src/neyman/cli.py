@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-from pydantic import BaseModel
-from rich.console import Console
-
 from neyman import __version__
+from neyman.errors import ArgumentError, NeymanError, missing_extra
+
+try:
+    import tyro
+    from pydantic import BaseModel
+    from rich.console import Console
+except ImportError as error:
+    raise missing_extra(str(error.name), "train,cli", "the neyman command") from error
+
 from neyman._compare_command import compare_command
 from neyman._interrupts import interruptible
 from neyman._plan_command import plan_command
@@ -21,7 +26,6 @@ from neyman._replay_command import replay_command
 from neyman._settings import read_toml
 from neyman._task_settings import TASKS
 from neyman.config import Config, from_mapping, to_toml
-from neyman.errors import ArgumentError, NeymanError
 from neyman.files import write_atomic
 
 USAGE = """\
@@ -158,11 +162,18 @@ def _report_command(words: list[str]) -> int:
 def _train(config: Config, out: Path, *, resume: bool, jobs: int | None) -> int:
     if jobs is not None and jobs < 1:
         raise ArgumentError(f"--jobs must be >= 1, got {jobs}")
-    settle(config, out, resume=resume)
-    from neyman.train import train_here  # noqa: PLC0415 - loads rich's live display
+    from neyman import train  # noqa: PLC0415 - loads rich's live display
 
-    with interruptible():
-        return train_here(config, out, jobs=jobs, console=Console(highlight=False, soft_wrap=True))
+    fresh = claim(config, out, resume=resume)
+    if fresh:
+        train.check_start(config)
+    out.mkdir(parents=True, exist_ok=True)
+
+    with interruptible(), train.only_one(out):
+        if fresh:
+            train.clear(out)
+            write_atomic(out / CONFIG_FILE, to_toml(config).encode())
+        return train.train_here(config, out, jobs=jobs, console=Console(highlight=False, soft_wrap=True))
 
 
 def _peek(words: Sequence[str], flag: str) -> str | None:
@@ -187,38 +198,43 @@ def _defaults(values: dict[str, Any], task_type: str | None) -> Config:
     return config.model_copy(update={"task": kind.model_construct(**needed)})
 
 
-def settle(config: Config, out: Path, *, resume: bool) -> None:
-    """Make the directory of results with the resolved settings in it, or check that it holds the same training.
+def claim(config: Config, out: Path, *, resume: bool) -> bool:
+    """Check that a training may use a directory of results; nothing is written.
 
     Args:
         config: the settings.
         out: the directory.
         resume: whether results in it are wanted.
 
+    Returns:
+        Whether it starts anew: nothing is there, or a training of which no run ever began.
+
     Raises:
         ArgumentError: results are there and ``resume`` is False; or they are of other settings, or none of ours.
     """
+    from neyman.train import has_begun  # noqa: PLC0415 - as above
+
     saved = out / CONFIG_FILE
     if out.exists() and not out.is_dir():
         raise ArgumentError(f"--out must be a directory, but {out} is a file")
     if saved.exists():
-        if not resume:
+        begun = has_begun(out)
+        if begun and not resume:
             raise ArgumentError(
                 f"--out {out} already holds a training; go on with it by --resume, or give another --out"
             )
         differing = _differing(from_mapping(read_toml(saved)), config)
-        if differing:
+        if begun and differing:
             raise ArgumentError(
                 f"{saved} holds other settings ({', '.join(differing)}); --resume without a file and flags goes on "
                 "with them, another --out trains with yours"
             )
-        return
+        return not begun and (bool(differing) or not resume)
     if out.exists() and any(not path.name.startswith(".") for path in out.iterdir()):
         raise ArgumentError(
             f"--out {out} is not empty and holds no training (no {CONFIG_FILE}); give another --out"
         )
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomic(saved, to_toml(config).encode())
+    return True
 
 
 def _differing(saved: BaseModel, given: BaseModel, prefix: str = "") -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from neyman import beliefs
-from neyman._settings import Options, Section, checked, dump
+from neyman._settings import Options, Section, as_flags, checked, dump
 from neyman._task_settings import DataTask, ReasoningGymTask, RulesTask
 from neyman.errors import ArgumentError, missing_extra
 from neyman.presets import PRESETS, preset
@@ -235,13 +235,32 @@ class Config(Section):
         elif own and self.strategy.belief_options:
             raise ArgumentError("strategy.belief_options need a strategy.belief by name, got 'preset'")
         options = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
-        if name in PRESETS:
-            ours = {"estimator": self.estimator, **self._lower(name), **self._belief(name)}
-            return preset(name, **{**ours, **options})
-        made = _imported("strategy.name", name)(**options)
+        try:
+            made = self._made(name, options)
+        except (ArgumentError, TypeError) as error:
+            raise ArgumentError(
+                f"--strategy {name} --strategy.options: {error}" if own else f"{name}: {error}"
+            ) from error
         if not isinstance(made, Strategy):
             raise ArgumentError(f"strategy.name {name!r} must return a neyman.Strategy, got {made!r:.80}")
         return made
+
+    def _made(self, name: str, options: dict[str, Any]) -> Any:
+        if name not in PRESETS:
+            return _imported("strategy.name", name)(**options)
+        ours = {"estimator": self.estimator, **self._lower(name), **self._belief(name)}
+        return preset(name, **{**ours, **options})
+
+    def build_task(self) -> Task:
+        """Make the training and test problems.
+
+        Raises:
+            ArgumentError: what is wrong with the data, and the flag that mends it.
+        """
+        try:
+            return self.task.build()
+        except ArgumentError as error:
+            raise ArgumentError(as_flags("task", str(error), type(self.task))) from error
 
     def _belief(self, name: str) -> dict[str, Any]:
         """Return a belief that expects fast drift for the tiny policy, which changes within tens of steps."""

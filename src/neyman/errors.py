@@ -61,4 +61,7 @@ def missing_extra(package: str, extra: str, what: str) -> MissingExtraError:
     Returns:
         The error, ready to be raised.
     """
-    return MissingExtraError(f"{what} needs {package}, which is not installed: pip install 'neyman[{extra}]'")
+    return MissingExtraError(
+        f"{what} needs {package.partition('.')[0]}, which is not installed: run pip install '.[{extra}]' in a clone of "
+        "neyman (it is on no package index yet)"
+    )

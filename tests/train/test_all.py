@@ -116,6 +116,18 @@ def test_a_run_that_fails_is_named_with_its_last_words_and_the_others_go_on(neym
     assert "Traceback" not in said
 
 
+def test_a_start_that_failed_is_begun_again_with_settings_that_are_mended(neyman, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    monkeypatch.setenv("BROKEN", "1")
+    status, said = neyman("train", "--out", out, "--seeds", 0)
+    assert (status, "neyman: the task is broken; mend it" in said) == (2, True)
+    monkeypatch.delenv("BROKEN")
+    status, said = neyman("train", "--out", out, "--seeds", 1)
+    assert status == 0, said
+    assert {"neyman-seed1", "uniform-seed1"} == {path.name for path in out.iterdir() if path.is_dir()}
+    assert "already holds a training" in neyman("train", "--out", out, "--seeds", 1)[1]
+
+
 def test_a_run_that_is_killed_is_not_blamed_on_its_last_line(neyman, tmp_path):
     words = ["--seeds", 0, "--strategy", "dynamic-sampling", "--baselines"]
     status, said = neyman("train", "--out", tmp_path / "out", *words)

@@ -47,7 +47,7 @@ def step(folder, number):
 def main(work, out, strategy="", seed="0"):
     _follow_parent()
     if work == "prepare":
-        if (Path(out) / "broken").exists():
+        if (Path(out) / "broken").exists() or os.environ.get("BROKEN"):
             sys.exit("the task is broken; mend it")
         (Path(out) / "prepare.json").write_text(json.dumps({"done": 5, "steps": 5}))
         return

@@ -41,7 +41,7 @@ def _prepare(out: Path) -> None:
     config = from_mapping(read_toml(out / "config.toml"))
     for name in config.arms:
         config.build_strategy(name)
-    config.task.build()
+    config.build_task()
     path = out / "prepare.json"
 
     def progress(done: int, steps: int) -> None:

@@ -44,7 +44,7 @@ def run_one(config: Config, out: Path, strategy_name: str, seed: int) -> None:
     folder = RunFolder(out / RunFolder.name(strategy_name, seed))
     strategy, task, verifier = (
         config.build_strategy(strategy_name),
-        config.task.build(),
+        config.build_task(),
         config.task.build_verifier(),
     )
     folder.begin(_head(config, strategy_name, seed, task))

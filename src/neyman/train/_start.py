@@ -1,0 +1,106 @@
+"""What is found out before a training writes anything, and the directory that it then takes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from neyman.config import Config
+from neyman.errors import ArgumentError, missing_extra
+from neyman.rehearsal import rehearse
+from neyman.strategy import Strategy
+
+# What a training writes beside its runs before the first of them takes a step.
+_PREPARED = ("policy", ".policy", "prepare.json", "prepare.log")
+
+
+def check_start(config: Config) -> None:
+    """Build the strategies and the task, and plan a first step: all but what needs the model.
+
+    Raises:
+        MissingExtraError: what trains is not installed.
+        ArgumentError: a setting is wrong, or settings do not fit each other; the message names the flags.
+    """
+    for package in ("torch", "trl"):
+        if find_spec(package) is None:
+            raise missing_extra(package, "train,cli", "neyman train")
+    strategies = {name: config.build_strategy(name) for name in config.arms}
+    problems = len(config.build_task().train)
+    brought = config.trainer.prompts_per_step
+    if problems < brought:
+        raise ArgumentError(
+            f"--trainer.prompts-per-step {brought} needs as many training prompts, but the task has {problems}: no "
+            f"step would be taken. Lower it to {problems} or less, or bring more data"
+        )
+    for name, strategy in strategies.items():
+        _check_step(config, name, strategy, problems)
+
+
+def _check_step(config: Config, name: str, strategy: Strategy, problems: int) -> None:
+    settings = config.trainer
+    budget = settings.budget
+    if strategy.close == "fixed_train":
+        budget = 4 * budget if settings.max_rollouts is None else settings.max_rollouts
+        if budget < settings.budget:
+            raise ArgumentError(
+                f"--trainer.max-rollouts must be at least prompts-per-step x group-size = {settings.budget}, "
+                f"got {budget}"
+            )
+    weighs_tokens = strategy.prompt_weight == "equal_tokens"  # whether the loss does is the trainer's to say
+    try:
+        rehearse(
+            strategy,
+            budget,
+            range(settings.prompts_per_step),
+            train_rows=settings.budget,
+            pool=range(problems),
+            aggregation="token_mean" if weighs_tokens else "sequence_mean",
+        )
+    except ArgumentError as error:
+        raise type(error)(
+            f"strategy {name!r} does not fit --trainer.prompts-per-step {settings.prompts_per_step} x "
+            f"--trainer.group-size {settings.group_size} = {settings.budget} rollouts a step: {error}"
+        ) from error
+
+
+def has_begun(out: Path) -> bool:
+    """Whether a run in the directory has written metrics, which a fresh start would lose."""
+    written = (path for path in out.glob("*/metrics.jsonl") if path.stat().st_size)
+    return next(written, None) is not None
+
+
+def clear(out: Path) -> None:
+    """Remove what a training left that ended before any of its runs began."""
+    for name in _PREPARED:
+        path = out / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    for folder in {path.parent for path in (*out.glob("*/run.json"), *out.glob("*-seed*/log.txt"))}:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def only_one(out: Path) -> Iterator[None]:
+    """Hold the directory, so that no other process trains in it.
+
+    Raises:
+        ArgumentError: one does.
+    """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - an extra
+
+    lock = FileLock(out / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ArgumentError(
+            f"another process is training in --out {out}: wait for it, end it, or give another --out"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
