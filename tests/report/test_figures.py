@@ -137,5 +137,5 @@ def test_many_strategies_stay_apart():
 
 def test_without_matplotlib_the_command_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"the report needs matplotlib.*pip install 'neyman\[cli\]'"):
+    with pytest.raises(MissingExtraError, match=r"the report needs matplotlib.*pip install '.\[cli\]'"):
         svg("x", "title", lambda axes: axes)

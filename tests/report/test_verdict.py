@@ -208,3 +208,67 @@ def test_summary_is_strict_json(make):
     assert vip["rollouts_to_target"]["by_seed"] == [None]
     assert vip["against_reference"]["rollouts"]["mean"] == pytest.approx(-0.1)
     assert got["winner"] is None
+
+
+def of_one_training(runs, strategy, baselines):
+    config = {"strategy": {"name": strategy}, "baselines": list(baselines)}
+    return [dataclasses.replace(run, config=config) for run in runs]
+
+
+def test_the_headline_is_about_the_strategy_against_its_first_baseline(make):
+    ends = {"uniform": [0.40, 0.41, 0.42], "vip": [0.50, 0.52, 0.51], "sara": [0.43, 0.40, 0.44]}
+    spoken = verdict(analyse(of_one_training(make(ends), "sara", ["uniform", "vip"])))
+    assert spoken.headline == "sara ended higher than uniform, but these runs do not allow naming a winner."
+    assert "sara solved 42.3 % of the test problems and uniform 41.0 %: 1.3 points" in spoken.sentences[0]
+    assert any(sentence.startswith("vip reached uniform's final") for sentence in spoken.sentences)
+
+
+def test_another_first_baseline_is_the_reference(make):
+    ends = {"uniform": [0.50, 0.49, 0.53], "vip": [0.50, 0.52, 0.51], "sara": [0.43, 0.44, 0.45]}
+    findings = analyse(of_one_training(make(ends), "sara", ["vip", "uniform"]))
+    spoken = verdict(findings)
+    assert (findings.main, findings.reference) == ("sara", "vip")
+    assert spoken.headline == "vip beats sara: the interval allows saying so."
+    assert (
+        "sara solved 44.0 % of the test problems and vip 51.0 %: 7.0 points between them"
+        in spoken.sentences[0]
+    )
+    assert "seeds, widened to allow for 3 comparisons, is -" in spoken.sentences[0]
+
+
+def test_another_strategy_that_beats_all_is_named_beside_the_headline(make):
+    ends = {
+        "uniform": [0.400, 0.401, 0.402],
+        "vip": [0.600, 0.602, 0.603],
+        "sara": [0.500, 0.504, 0.499],
+    }
+    spoken = verdict(analyse(of_one_training(make(ends), "sara", ["uniform", "vip"])))
+    assert spoken.winner == "vip"
+    assert spoken.headline == "sara beats uniform: the interval allows saying so."
+    assert "vip ended above every other strategy, and the intervals allow saying so." in spoken.sentences
+
+
+def test_settings_that_name_no_baseline_among_the_runs_put_nobody_to_the_test(make):
+    ends = {"uniform": [0.40, 0.41, 0.42], "vip": [0.50, 0.52, 0.51]}
+    findings = analyse(of_one_training(make(ends), "vip", []))
+    assert (findings.main, findings.reference) == (None, "uniform")
+
+
+def test_where_nothing_is_solved_that_is_what_is_said(make):
+    runs = [
+        dataclasses.replace(run, accuracy=np.zeros(3))
+        for run in make({"uniform": [0, 0, 0], "vip": [0, 0, 0]})
+    ]
+    spoken = verdict(analyse(runs))
+    assert spoken.winner is None
+    assert spoken.headline == "No winner can be named: no strategy solved any test problem."
+    assert len(spoken.sentences) == 1
+    assert "reached" not in spoken.sentences[0]
+    assert summary(runs)["strategies"]["vip"]["rollouts_to_target"] is None
+
+
+def test_a_target_below_the_start_is_not_said_to_be_reached(make):
+    falling = {"uniform": [0.10, 0.12, 0.11], "vip": [0.30, 0.31, 0.33]}  # all start at .2
+    spoken = verdict(analyse(make(falling)))
+    assert "vip was above uniform's final 11.0 % from the start" in spoken.sentences[1]
+    assert not any("after 0 rollouts" in sentence for sentence in spoken.sentences)

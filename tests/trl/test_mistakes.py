@@ -80,9 +80,7 @@ def test_bounds_that_do_not_fit_the_batch(bench: Any, options: Any, way_out: str
 
 @pytest.mark.parametrize("preset", ["uniform", "sara"])
 def test_fewer_prompts_than_a_generation_batch_needs(bench: Any, preset: str) -> None:
-    with pytest.raises(
-        ArgumentError, match=r"has 3 prompts, and a generation batch of 32 rows .* takes 4"
-    ):
+    with pytest.raises(ArgumentError, match=r"has 3 prompts, and a generation batch of 32 rows .* takes 4"):
         bench.build(GRPOTrainer, neyman.preset(preset), dataset=bench.dataset(3))
     bench.build(GRPOTrainer, neyman.preset(preset), dataset=bench.dataset(4))
 

@@ -66,6 +66,7 @@ class Findings:
     """The whole comparison.
 
     Attributes:
+        main: the strategy that the runs' settings put to the test; None where they do not say.
         reference: the strategy that others are compared with.
         strategies: the reference first, then by name.
         common: cost -> the smallest total over all runs; NaN where a run has none.
@@ -76,6 +77,7 @@ class Findings:
         notes: what limits the comparison.
     """
 
+    main: str | None
     reference: str
     strategies: tuple[StrategyFindings, ...]
     common: Mapping[str, float]
@@ -99,12 +101,28 @@ class Findings:
         return next(s for s in self.strategies if s.strategy == strategy)
 
 
-def analyse(runs: Sequence[Run], reference: str = "uniform") -> Findings:
+def roles(runs: Sequence[Run]) -> tuple[str | None, str]:
+    """Return the strategy that the runs' settings put to the test, and its first baseline; else None and "uniform"."""
+    stated = {
+        (str(run.config["strategy"].get("name")), *map(str, run.config["baselines"]))
+        for run in runs
+        if isinstance(run.config.get("strategy"), dict) and isinstance(run.config.get("baselines"), list)
+    }
+    present = {run.strategy for run in runs}
+    if len(stated) != 1:
+        return None, "uniform"
+    main, *others = stated.pop()
+    baselines = [name for name in others if name != main and name in present]
+    return (main, baselines[0]) if main in present and baselines else (None, "uniform")
+
+
+def analyse(runs: Sequence[Run], reference: str | None = None) -> Findings:
     """Compute everything the report says.
 
     Args:
         runs: of one task, each strategy and seed once.
-        reference: the strategy that others are compared with; it may be absent.
+        reference: the strategy that others are compared with; it may be absent. None takes the first baseline of the
+            runs' settings, else "uniform".
 
     Returns:
         The findings.
@@ -116,6 +134,9 @@ def analyse(runs: Sequence[Run], reference: str = "uniform") -> Findings:
         O(runs x (evals + groups)).
     """
     _check_comparable(runs)
+    main, baseline = roles(runs)
+    reference = baseline if reference is None else reference
+    main = None if main == reference else main
     names = sorted({run.strategy for run in runs}, key=lambda name: (name != reference, name))
     by_name = {name: sorted((r for r in runs if r.strategy == name), key=lambda r: r.seed) for name in names}
     common = {cost: _smallest_total(runs, cost) for cost in COSTS}
@@ -140,7 +161,7 @@ def analyse(runs: Sequence[Run], reference: str = "uniform") -> Findings:
         for one, other in pairs
     }
     notes = tuple(_notes(runs, common))
-    return Findings(reference, tuple(strategies), common, target, duels, level, notes)
+    return Findings(main, reference, tuple(strategies), common, target, duels, level, notes)
 
 
 def _check_comparable(runs: Sequence[Run]) -> None:
@@ -196,7 +217,7 @@ def _strategy_findings(
         final=mean_interval(list(at_common["rollouts"].values())).within(0.0, 1.0),
         at_common=at_common,
         against=against,
-        reach=None if np.isnan(target) else cost_to_reach(points, target),
+        reach=cost_to_reach(points, target) if target > 0.0 else None,
         curves={c: accuracy_curve([(costs_of(run, c), run.accuracy) for run in runs]) for c in COSTS},
         effective_ratio=mean_interval([_effective_ratio(run) for run in runs]).within(0.0, 1.0),
         effective_per_1000=mean_interval([_effective_per_1000(run) for run in runs]).within(0.0),

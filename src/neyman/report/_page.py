@@ -35,14 +35,15 @@ _NAVIGATION = (
 )
 
 
-def render(runs: Sequence[Run], out: str | Path, *, title: str, reference: str = "uniform") -> Path:
+def render(runs: Sequence[Run], out: str | Path, *, title: str, reference: str | None = None) -> Path:
     """Write the report of some runs as one HTML file.
 
     Args:
         runs: of one task, each strategy and seed once.
         out: the file to write.
         title: the page's heading.
-        reference: the strategy that others are compared with; it may be absent.
+        reference: the strategy that others are compared with; it may be absent. None takes the first baseline of the
+            runs' settings, else "uniform".
 
     Returns:
         The file.
@@ -62,12 +63,13 @@ def render(runs: Sequence[Run], out: str | Path, *, title: str, reference: str =
     return _write(Path(out), _document(analyse(runs, reference), title))
 
 
-def summary(runs: Sequence[Run], *, reference: str = "uniform") -> dict[str, object]:
+def summary(runs: Sequence[Run], *, reference: str | None = None) -> dict[str, object]:
     """Return the report's figures, JSON-safe: unknown numbers are None.
 
     Args:
         runs: of one task, each strategy and seed once.
-        reference: the strategy that others are compared with; it may be absent.
+        reference: the strategy that others are compared with; it may be absent. None takes the first baseline of the
+            runs' settings, else "uniform".
 
     Returns:
         The figures.
@@ -79,13 +81,14 @@ def summary(runs: Sequence[Run], *, reference: str = "uniform") -> dict[str, obj
     return summarise(findings, verdict(findings))
 
 
-def write_report(path: str | Path, *, title: str | None = None, reference: str = "uniform") -> Path:
+def write_report(path: str | Path, *, title: str | None = None, reference: str | None = None) -> Path:
     """Write ``report.html`` and ``summary.json`` beside the runs under a directory.
 
     Args:
         path: the directory that holds the runs, or one run.
         title: the page's heading; by default the strategies and the task.
-        reference: the strategy that others are compared with; it may be absent.
+        reference: the strategy that others are compared with; it may be absent. None takes the first baseline of the
+            runs' settings, else "uniform".
 
     Returns:
         The report's path.

@@ -46,8 +46,12 @@ def verdict(findings: Findings) -> Verdict:
     ranked = sorted(findings.strategies, key=lambda s: -s.final.mean)
     if len(ranked) == 1:
         return _alone(findings, ranked[0])
+    if ranked[0].final.mean == 0.0:
+        return _nothing_solved(findings)
     winner = _winner(findings, ranked)
     sentences = [_duel_sentence(findings, ranked)]
+    if findings.main is not None and winner not in (None, findings.main, findings.reference):
+        sentences.append(f"{winner} ended above every other strategy, and the intervals allow saying so.")
     if findings.has_reference:
         sentences += [_cost_sentence(findings, s) for s in ranked if s.strategy != findings.reference]
         sentences += _token_sentences(findings)
@@ -73,6 +77,15 @@ def _alone(findings: Findings, only: StrategyFindings) -> Verdict:
         f"{findings.common['rollouts']:,.0f} rollouts, on {_count(len(only.runs), 'seed')}."
     )
     return Verdict(None, "One strategy ran, so there is nothing to compare it with.", (text,))
+
+
+def _nothing_solved(findings: Findings) -> Verdict:
+    text = (
+        f"Every strategy solved 0.0 % of the test problems after {findings.common['rollouts']:,.0f} rollouts. Either "
+        "the task is too hard for the policy, or right answers are not seen as such: look at some completions, the "
+        "verifier and the maximal completion length."
+    )
+    return Verdict(None, "No winner can be named: no strategy solved any test problem.", (text,))
 
 
 def _range(interval: Interval) -> str:
@@ -101,11 +114,29 @@ def _winner(findings: Findings, ranked: list[StrategyFindings]) -> str | None:
     return best if beaten else None
 
 
+def _main_headline(findings: Findings, main: str) -> str:
+    """Say how the strategy that is put to the test stands against its baseline, whatever the others did."""
+    reference = findings.reference
+    for one, other in ((main, reference), (reference, main)):
+        if _is_ahead(findings, one, other):
+            return f"{one} beats {other}: the interval allows saying so."
+    lead = findings.find(main).final.mean - findings.find(reference).final.mean
+    place = "higher than" if lead > 0.0 else "lower than" if lead < 0.0 else "level with"
+    return f"{main} ended {place} {reference}, but these runs do not allow naming a winner."
+
+
 def _headline(findings: Findings, ranked: list[StrategyFindings], winner: str | None) -> str:
-    if winner is not None:
+    is_beside = (
+        findings.main is not None
+        and findings.has_reference
+        and winner not in (findings.main, findings.reference)
+    )
+    if winner is not None and not is_beside:
         return f"{winner} won: the interval allows saying so."
     if all(len(s.runs) == 1 for s in ranked):
         return "One seed each: no winner can be named."
+    if findings.main is not None and findings.has_reference:
+        return _main_headline(findings, findings.main)
     best, reference = ranked[0].strategy, findings.reference
     ahead = [
         s.strategy for s in ranked if s.strategy != reference and _is_ahead(findings, s.strategy, reference)
@@ -119,16 +150,21 @@ def _headline(findings: Findings, ranked: list[StrategyFindings], winner: str | 
 
 
 def _duel_sentence(findings: Findings, ranked: list[StrategyFindings]) -> str:
-    """Compare the best with the reference, or the reference with the runner-up where it is the best."""
+    """Compare the strategy put to the test with its baseline; without one, the best with the reference.
+
+    Where the reference is the best, it is compared with the runner-up.
+    """
     best = ranked[0]
     rival = ranked[1]
-    if findings.has_reference and best.strategy != findings.reference:
+    if findings.main is not None and findings.has_reference:
+        best, rival = findings.find(findings.main), findings.find(findings.reference)
+    elif findings.has_reference and best.strategy != findings.reference:
         rival = findings.find(findings.reference)
     lead = best.final.mean - rival.final.mean
     opening = (
         f"After {findings.common['rollouts']:,.0f} rollouts each, {best.strategy} solved "
         f"{percent(best.final.mean)} of the test problems and {rival.strategy} "
-        f"{percent(rival.final.mean)}: {100.0 * lead:.1f} points between them."
+        f"{percent(rival.final.mean)}: {100.0 * abs(lead):.1f} points between them."
     )
     paired, sign = duel(findings, best.strategy, rival.strategy)
     return f"{opening} {_strength(findings, paired, sign)}"
@@ -175,6 +211,8 @@ def _cost_sentence(findings: Findings, ours: StrategyFindings) -> str:
         return ""
     goal = f"{findings.reference}'s final {percent(findings.target)}"
     total = findings.common["rollouts"]
+    if reach.interval.mean == 0.0:
+        return f"{ours.strategy} was above {goal} from the start, so that rollouts to reach it say nothing."
     if reach.reached == 0:
         return f"{ours.strategy} did not reach {goal} with any seed."
     share = f"{100.0 * reach.interval.mean / total:.0f} % of the budget compared at"
