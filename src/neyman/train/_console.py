@@ -121,9 +121,8 @@ class Display:
             tail = self._tails[folder.path.name]
             tail.read()
             self._state[folder.path.name] = "training" if tail.is_moving else "starting"
-            if self._live is None and tail.evaluated != self._said.get(folder.path.name, -1):
-                self._said[folder.path.name] = tail.evaluated
-                self._say(f"{folder.path.name}: {self._words(tail)}")
+            if self._live is None:
+                self._say_measurement(folder.path.name, tail)
         if self._live is not None:
             self._draw()
 
@@ -135,13 +134,19 @@ class Display:
         if self._live is not None:
             self._draw()
         else:
-            self._say(f"{outcome.name}: {self._words(tail) if outcome.error is None else outcome.error}")
+            self._say_measurement(outcome.name, tail)
+            self._say(f"{outcome.name}: {outcome.error or 'done'}")
 
-    def _words(self, tail: Tail) -> str:
-        left = "" if tail.eta(self._rollouts) is None else f", {_clock(tail.eta(self._rollouts))} left"
-        return (
-            f"step {tail.step}/{self._steps}, {tail.rollouts} rollouts, accuracy {_share(tail.accuracy)}, "
-            f"effective groups {_share(tail.effective)}{left}"
+    def _say_measurement(self, name: str, tail: Tail) -> None:
+        """Say the last measurement, once, with where the run stood then."""
+        if tail.evaluated == self._said.get(name, -1):
+            return
+        self._said[name] = tail.evaluated
+        left = tail.eta(self._rollouts)
+        self._say(
+            f"{name}: step {tail.evaluated}/{self._steps}, {tail.evaluated_rollouts} rollouts, accuracy "
+            f"{_share(tail.accuracy)}, effective groups {_share(tail.effective)}"
+            + (f", {_clock(left)} left" if left else "")
         )
 
     def _say(self, text: str) -> None:

@@ -24,7 +24,8 @@ class Tail:
     def _clear(self) -> None:
         self._inode, self._offset = -1, 0
         self.step = self.rollouts = 0
-        self.evaluated = -1
+        self.evaluated = -1  # the step of the last measurement, and the rollouts by then
+        self.evaluated_rollouts = 0
         self.accuracy: float | None = None
         self.effective: float | None = None
         self._first: tuple[float, int] | None = None
@@ -54,7 +55,8 @@ class Tail:
             event = json.loads(line)
             self.step, self.rollouts = event["step"], event["rollouts"]
             if event["event"] == "eval":
-                self.evaluated, self.accuracy = event["step"], event["accuracy"]
+                self.evaluated, self.evaluated_rollouts = event["step"], event["rollouts"]
+                self.accuracy = event["accuracy"]
             else:
                 self.effective = event["report"].get("effective_ratio", self.effective)
         if whole and (fresh or self._first is None):
