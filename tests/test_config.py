@@ -272,9 +272,16 @@ def test_a_strategy_of_ones_own_is_imported():
 def test_the_rules_task_brings_its_own_features():
     config = from_mapping({"task": {"train_size": 5}})
     task = config.task.build()
-    assert config.build_features(task).shape == (5, 26)
-    assert None is from_mapping({"strategy": {"features": "none"}}).build_features(task)
-    assert from_mapping({"strategy": {"features": "some/model"}}).build_features(task) == "some/model"
+    learns, counts = neyman.preset("vip"), neyman.preset("uniform")
+    assert config.build_features(task, learns).shape == (5, 26)
+    assert config.build_features(task, counts) is None
+    none = from_mapping({"strategy": {"features": "none"}})
+    assert none.build_features(task, learns) is None
+    named = from_mapping({"strategy": {"features": "some/model"}, "baselines": ["uniform"]})
+    assert named.build_features(task, learns) == "some/model"
+    assert named.build_features(task, counts) is None, "a baseline was not asked for with features"
+    asked = from_mapping({"strategy": {"features": "some/model"}, "baselines": []})
+    assert asked.build_features(task, counts) == "some/model", "the adapter says that they are of no use"
 
 
 def test_data_becomes_a_task_with_its_verifier(tmp_path):

@@ -847,6 +847,12 @@ def test_numbers_that_do_not_divide_are_refused_with_the_legal_ones():
         controller.begin(PROMPTS)
 
 
+@pytest.mark.parametrize("given_", ["vip", None, 3, preset])
+def test_what_is_no_strategy_is_named(given_):
+    with pytest.raises(ArgumentError, match=r"strategy must be a neyman\.Strategy, got .*preset\('vip'\)"):
+        Controller(given_, budget=Budget(rollouts=8))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

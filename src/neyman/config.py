@@ -275,8 +275,15 @@ class Config(Section):
         least = 2 if self.estimator == "rloo" else 3
         return {"lower": max(least, self.trainer.group_size // 2)}
 
-    def build_features(self, task: Task) -> Any:
-        """Return what the belief may know of the training prompts: an array, a model's name or None."""
+    def build_features(self, task: Task, strategy: Strategy) -> Any:
+        """Return what a strategy's belief may know of the training prompts: an array, a model's name or None.
+
+        Where the belief makes nothing of features it gets those that were asked for by name, so that this is said,
+        unless the strategy is a baseline.
+        """
+        asked = strategy.name not in self.baselines and self.strategy.features not in ("auto", "none")
+        if not getattr(strategy.belief, "uses_features", True) and not asked:
+            return None
         if self.strategy.features != "auto":
             return None if self.strategy.features == "none" else self.strategy.features
         if self.task.type != "rules":

@@ -164,4 +164,4 @@ def test_without_torch_the_error_has_the_pip_command():
     code = "import sys; sys.modules['torch'] = None; import neyman.lab"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "neyman.lab needs torch, which is not installed: pip install 'neyman[train]'" in done.stderr
+    assert "neyman.lab needs torch, which is not installed: run pip install '.[train]'" in done.stderr

@@ -35,7 +35,7 @@ def test_without_pytest_the_error_has_the_command(absent):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode
     assert (
-        f"neyman.testing needs {absent}, which is not installed: pip install 'neyman[testing]'" in done.stderr
+        f"neyman.testing needs {absent}, which is not installed: run pip install '.[testing]'" in done.stderr
     )
 
 

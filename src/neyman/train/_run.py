@@ -110,7 +110,7 @@ def build_trainer(
         processing_class=tokenizer,
         reward_funcs=reward_function(verifier),
         strategy=strategy,
-        features=config.build_features(task),
+        features=config.build_features(task, strategy),
         **extra,
     )
     trainer.remove_callback(PrinterCallback)
