@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import neyman
 from neyman import Batch, Budget, Controller, Outcome, Strategy, preset
-from neyman.beliefs import Belief, BinomialResidual, Counts, CountsWithGP, PublishedGP
+from neyman.beliefs import Belief, BinomialResidual, Counts, CountsWithGP, PublishedGP, default
 from neyman.groups import Phase, SlotState
 from neyman.keyed import PromptId
 from neyman.testing import Host, run_step  # noqa: F401 (vocabulary for the tests that import from here)
@@ -86,6 +86,7 @@ BELIEFS: dict[str, Callable[[], Belief]] = {
     "counts": Counts,
     "counts, fixed prior": lambda: Counts(prior=(1.0, 1.0), discount=1.0, fade=1.0),
     "counts with gp": CountsWithGP,
+    "average": default,
     "residual": BinomialResidual,
     "residual, 3 landmarks": lambda: BinomialResidual(landmarks=3),
     "residual, no landmarks": lambda: BinomialResidual(landmarks=0),

@@ -33,11 +33,6 @@ BELIEFS: dict[str, Any] = {
     "binomial-residual": beliefs.BinomialResidual,
 }
 
-# Picked by log-loss on two recorded runs of the tiny policy under `uniform`; the preset's own belief expects the
-# slow drift of a large model at a small learning rate.
-_FAST_DRIFT: dict[str, Any] = {"memory": 0.97, "residual_drift": 0.4, "level_drift": 0.3}
-
-
 # TRL's fields that follow from settings, or hold a run and its resuming together, with what decides them.
 _DECIDED = {
     "output_dir": "--out",
@@ -248,7 +243,7 @@ class Config(Section):
     def _made(self, name: str, options: dict[str, Any]) -> Any:
         if name not in PRESETS:
             return _imported("strategy.name", name)(**options)
-        ours = {"estimator": self.estimator, **self._lower(name), **self._belief(name)}
+        ours = {"estimator": self.estimator, **self._lower(name)}
         return preset(name, **{**ours, **options})
 
     def build_task(self) -> Task:
@@ -261,11 +256,6 @@ class Config(Section):
             return self.task.build()
         except ArgumentError as error:
             raise ArgumentError(as_flags("task", str(error), type(self.task))) from error
-
-    def _belief(self, name: str) -> dict[str, Any]:
-        """Return a belief that expects fast drift for the tiny policy, which changes within tens of steps."""
-        learns = "belief" in (PRESETS[name].__kwdefaults__ or {})
-        return {"belief": beliefs.BinomialResidual(**_FAST_DRIFT)} if learns and self.model.is_tiny else {}
 
     def _lower(self, name: str) -> dict[str, int]:
         """Return a lower bound on group sizes that leaves something to allocate, where the preset's own does not."""

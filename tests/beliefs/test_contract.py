@@ -19,6 +19,7 @@ STATED: dict[str, dict[str, object]] = {
     "counts, fixed prior": {
         "never_forgets": "discount = fade = 1 is the posterior of a rate that never moves"
     },
+    "average": _APPROXIMATE,
     "residual": _APPROXIMATE,
     "residual, 3 landmarks": _APPROXIMATE,
     "residual, no landmarks": _APPROXIMATE,

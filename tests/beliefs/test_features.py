@@ -90,10 +90,10 @@ def test_features_registered_between_save_and_load_are_taken_in(kind):
     np.testing.assert_allclose(belief.predict(POOL)[0], other.predict(POOL)[0], rtol=1e-12)
 
 
-def test_the_default_is_the_binomial_residual_with_the_pool_registered():
+def test_the_default_averages_binomial_residuals_with_the_pool_registered():
     belief = default(POOL, FEATURES)
     belief.update(["a"], [8], [8])
-    assert isinstance(belief, BinomialResidual)
+    assert [type(member) for member in belief.members] == [BinomialResidual, BinomialResidual]
     assert len(set(belief.predict(["b", "c", "d"])[0].tolist())) > 1
     with pytest.raises(ArgumentError, match="features must have shape \\(0, F\\)"):
         default(features=FEATURES)

@@ -143,7 +143,7 @@ CHANGES = {
     "another bound": (lambda: vip(lower=2), "allocate.lower: 3 there, 2 here"),
     "another preset": (lambda: neyman.preset("neyman"), "'neyman' here; select: InOrder there, Revisit here"),
     "another allocation": (lambda: neyman.preset("uniform"), "allocate: VarianceOptimal there, Each here"),
-    "another belief": (lambda: vip(belief=neyman.beliefs.default()), "belief: Counts there, BinomialResidual here"),
+    "another belief": (lambda: vip(belief=neyman.beliefs.default()), "belief: Counts there, ModelAverage here"),
     "another discount": (lambda: vip(belief=neyman.beliefs.Counts(discount=0.5)), "belief.config.discount: 0.9 there"),
     "a verdict": (lambda: vip(verdict=neyman.rules.FullGroup()), "verdict: None there, FullGroup here"),
     "a token factor": (lambda: vip(modulation=Modulation()), "modulation: None there, Modulation here"),

@@ -60,11 +60,19 @@ class ModelAverage:
             )
         self._memory = real("memory", memory, low=0.0, high=1.0)
         self._evidence: FloatP = np.zeros(len(self._members))
+        states = [member.state_dict() for member in self._members]
+        kinds = [{"kind": state.get("kind"), **state.get("config", {})} for state in states]
+        self._config: dict[str, Any] = {"memory": memory, "members": kinds}
 
     @property
     def members(self) -> tuple[Belief, ...]:
         """The beliefs."""
         return self._members
+
+    @property
+    def uses_features(self) -> bool:
+        """Whether any member makes something of features."""
+        return any(getattr(member, "uses_features", True) for member in self._members)
 
     @property
     def weights(self) -> FloatP:
@@ -125,7 +133,7 @@ class ModelAverage:
         return {
             "kind": "model_average",
             "version": _VERSION,
-            "config": {"members": len(self._members), "memory": self._memory},
+            "config": dict(self._config),
             "members": [member.state_dict() for member in self._members],
             "evidence": self._evidence.tolist(),
         }
@@ -136,8 +144,7 @@ class ModelAverage:
         Raises:
             StateError: another kind, version, configuration or key set, or a member that does not fit.
         """
-        config = {"members": len(self._members), "memory": self._memory}
-        check_state(state, kind="model_average", version=_VERSION, config=config, keys=_KEYS)
+        check_state(state, kind="model_average", version=_VERSION, config=self._config, keys=_KEYS)
         evidence, saved = state["evidence"], state["members"]
         for name, value in (("evidence", evidence), ("members", saved)):
             if not isinstance(value, list) or len(value) != len(self._members):
