@@ -1,0 +1,273 @@
+"""Render RESULTS.md from what the benchmarks wrote: ``python benchmarks/run_all.py --render``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+# The demo again under other conditions: file name -> (heading, command of neyman).
+VARIANTS: dict[str, tuple[str, list[str]]] = {
+    "demo_other_seeds": ("The demo on five other seeds", ["train", "--seeds", "10", "11", "12", "13", "14"]),
+    "demo_twice_as_long": (
+        "The demo at twice the budget, with `vip`",
+        ["train", "--trainer.steps", "96", "--baselines", "uniform", "vip"],
+    ),
+    "hard": (
+        "The hard regime, 16 prompts x 8 rollouts a step",
+        ["train", "--task.regime", "hard", "--trainer.steps", "80"],
+    ),
+    "hard_small_groups": (
+        "The hard regime, 32 prompts x 4 rollouts a step",
+        ["train", "--task.regime", "hard", "--trainer.steps", "80", "--trainer.prompts-per-step", "32",
+         "--trainer.group-size", "4"],
+    ),
+}  # fmt: skip
+
+# What the lab and the replay are asked, beside where to.
+LAB = ["--regimes", "hard,ushape", "--strategies", "uniform,vip,dynamic-sampling,mopps,neyman,oracle",
+       "--seeds", "3", "--rates", "6e-4,1.2e-3", "--rollouts", "16000"]  # fmt: skip
+REPLAY = ["--seeds", "3", "--passes", "20"]
+
+
+def _load(name: str) -> dict[str, Any] | None:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _table(header: list[str], rows: list[list[str]]) -> list[str]:
+    return ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
+
+
+def _interval(value: dict[str, Any] | None, scale: float = 1.0, digits: int = 1) -> str:
+    if not value or value.get("mean") is None:
+        return "-"
+    mean = f"{scale * value['mean']:,.{digits}f}"
+    if value.get("is_lower_bound"):
+        return f"at least {mean} ({value['reached']} of {value['seeds']} seeds)"
+    if value.get("low") is None:
+        return mean
+    return f"{mean} ({scale * value['low']:,.{digits}f} to {scale * value['high']:,.{digits}f})"
+
+
+def _comparison(figures: dict[str, Any]) -> list[str]:
+    """Render accuracy at equal rollouts, and rollouts to uniform's, with the verdict."""
+    rows = []
+    for name, strategy in figures["strategies"].items():
+        against = strategy["against_reference"].get("rollouts")
+        rows.append(
+            [
+                f"`{name}`",
+                str(len(strategy["seeds"])),
+                _interval(strategy["final_accuracy"], 100),
+                _interval(against, 100) if against else "reference",
+                _interval(strategy["rollouts_to_target"], digits=0),
+                _interval(strategy["effective_groups_per_1000_rollouts"]),
+            ]
+        )
+    header = ["strategy", "seeds", "final accuracy, %", "paired difference, points",
+              f"rollouts to uniform's final {100 * figures['target_accuracy']:.1f} %",
+              "effective groups per 1,000 rollouts"]  # fmt: skip
+    return [*_table(header, rows), "", f"> {figures['verdict']}"]
+
+
+def demo(figures: dict[str, Any]) -> list[str]:
+    """Render the demo."""
+    return [
+        "## The demo: training a small language model under TRL",
+        "",
+        f"`make demo` (task {figures['task']}, 16 prompts x 8 rollouts a step, compared at "
+        f"{figures['compared_at']['rollouts']:,.0f} rollouts; 95 % intervals over seeds, which vary sampling and "
+        "order on one warm-started policy)",
+        "",
+        *_comparison(figures),
+        *variants(),
+    ]
+
+
+def variants() -> list[str]:
+    """Render the demo's variants, those that help and those that do not."""
+    lines = []
+    for name, (title, words) in VARIANTS.items():
+        figures = _load(name)
+        if figures is not None:
+            lines += [
+                "",
+                f"### {title}",
+                "",
+                f"`neyman {' '.join(words)} --out DIR`",
+                "",
+                *_comparison(figures),
+            ]
+    return lines
+
+
+def beliefs(figures: dict[str, Any]) -> list[str]:
+    """Render the beliefs on the real trace."""
+
+    def pm(value: dict[str, float]) -> str:
+        return f"{value['mean']:.4f} ± {value['half_width']:.4f}"
+
+    rows = [
+        [name, pm(b["first"]), pm(b["later"]), pm(b["first_minus_counts"]), pm(b["later_minus_counts"]),
+         f"{b['ms_per_step']:.1f}"]
+        for name, b in figures["beliefs"].items()
+    ]  # fmt: skip
+    header = ["belief", "first pass", "passes 2 to 20", "first - counts", "later - counts", "CPU ms a step"]
+    return [
+        "## Beliefs on a real GRPO training trace",
+        "",
+        f"`python benchmarks/beliefs.py --data DIR --orders 5 --out beliefs.json`: log-loss per rollout of each "
+        f"prompt's next visit, {figures['prompts']} prompts, {figures['batch']} a step, orders (seeds) "
+        f"{figures['seeds']}; 95 % intervals, differences paired by order. Lower is better.",
+        "",
+        *_table(header, rows),
+    ]
+
+
+def allocation(figures: dict[str, Any]) -> list[str]:
+    """Render the speed of exact allocation."""
+    sections = [
+        "## Exact allocation",
+        "",
+        "`python benchmarks/allocation.py --out allocation.json` (one core, CPU time)",
+    ]
+    for rival in ("slsqp", "dynamic_program"):
+        rows = [[f"{r['prompts']:,}", f"{r['ratio']:,.0f}", f"{r['neyman_ms']:.2f}"] for r in figures[rival]]
+        title = {"slsqp": "SLSQP (VIP's authors)", "dynamic_program": "dynamic program (Knapsack)"}[rival]
+        sections += ["", *_table(["prompts", f"{title}: time / ours", "ours, ms"], rows)]
+    rows = [
+        [
+            f"`{m['estimator']}`",
+            f"{m['prompts']:,}",
+            f"{m['seconds']:.2f}",
+            f"{m['peak_bytes_per_prompt']:.0f}",
+        ]
+        for m in figures["large"]
+    ]
+    return [*sections, "", *_table(["estimator", "prompts", "seconds", "peak bytes per prompt"], rows)]
+
+
+def gradient_variance(figures: dict[str, Any]) -> list[str]:
+    """Render the variance gate."""
+    rows = [
+        [
+            row["regime"],
+            str(row["group_size"]),
+            f"{row['measured']:.3f} ± {row['error']:.3f}",
+            f"{row['predicted']:.3f}",
+        ]
+        for row in figures["rows"]
+    ]
+    return [
+        "## Gradient variance under VIP's counts, at a frozen policy",
+        "",
+        "`python benchmarks/gradient_variance.py --out gradient_variance.json`: E||g - E g||² under exact rates over "
+        "that under uniform counts, RLOO, 32 prompts a batch, the lab's first policies; Monte Carlo standard errors.",
+        "",
+        *_table(["regime", "group size", "measured", "predicted"], rows),
+    ]
+
+
+def replay(figures: dict[str, Any]) -> list[str]:
+    """Render every strategy on the real trace."""
+
+    def pm(value: dict[str, float | None], digits: int = 3) -> str:
+        if value.get("mean") is None:
+            return "-"
+        mean = f"{value['mean']:.{digits}f}"
+        return (
+            mean if value.get("low") is None else f"{mean} ± {(value['high'] - value['low']) / 2:.{digits}f}"
+        )
+
+    rows = [
+        [f"`{name}`", pm(s["effective_ratio"]), pm(s["effective_groups_per_1000_rollouts"], 1),
+         pm(s["waste_factor"]) + (" *" if s.get("waste_factor_counts") == "any" else ""), pm(s["signal_kept"]),
+         pm(s["coverage"]), pm(s["max_revisit_gap"], 1), pm(s["log_loss"]), pm(s["rounds_per_step"], 1),
+         pm(s["beyond_share"], 2)]
+        for name, s in figures["strategies"].items()
+    ]  # fmt: skip
+    header = ["strategy", "effective ratio", "effective groups per 1,000 rollouts", "waste factor", "signal kept",
+              "coverage", "longest gap, passes", "log-loss", "rounds a step", "beyond the record"]  # fmt: skip
+    return [
+        "## Every strategy on a real GRPO training trace",
+        "",
+        f"`neyman replay DIR/dsr_sub_trace.parquet {' '.join(REPLAY)} --out replay`: groups of 8, 95 % intervals over "
+        "seeds (orders of prompts and of recorded rollouts). Replay judges spending and prediction, not accuracy; what "
+        "is asked beyond the recorded rollouts of a visit comes from its neighbours. `*`: trains groups of several "
+        "sizes, so mixed groups of any size count (docs/replay.md).",
+        "",
+        *_table(header, rows),
+    ]
+
+
+def lab(figures: dict[str, Any]) -> list[str]:
+    """Render learning curves in the lab."""
+    sections = [
+        "## Learning curves in the lab",
+        "",
+        f"`neyman compare {' '.join(LAB)} --out lab`: each seed at the learning rate that was best on the other seeds; "
+        "the reference is `uniform` at its best; 95 % intervals.",
+    ]
+    for regime, found in figures["regimes"].items():
+        rows = [
+            [f"`{name}`", _interval(s["final_accuracy"], 100), _interval(s["difference_to_reference"], 100),
+             _interval(s["rollouts_to_reference"], digits=0), _interval(s["oracle_gain_captured"], 1, 2)]
+            for name, s in found["strategies"].items()
+        ]  # fmt: skip
+        header = ["strategy", "final accuracy, %", "paired difference, points", "rollouts to uniform's final",
+                  "share of the oracle's gain"]  # fmt: skip
+        sections += ["", f"### {regime}", "", *_table(header, rows)]
+    return sections
+
+
+def overhead(figures: dict[str, Any]) -> list[str]:
+    """Render what neyman costs."""
+    ratios = [[f"`{name}`", f"{ratio:.2f}"] for name, ratio in figures["step_time_ratio"].items()]
+    calls = [
+        [f"{int(pool):,}", *(f"{milliseconds:.0f}" for milliseconds in spent.values())]
+        for pool, spent in figures["decision_milliseconds"].items()
+    ]
+    names = list(next(iter(figures["decision_milliseconds"].values())))
+    seconds = figures["import_seconds"]
+    return [
+        "## What neyman costs",
+        "",
+        f"`python benchmarks/overhead.py --out overhead.json`: median step time under TRL relative to the stock "
+        f"trainer ({1e3 * figures['stock_step_seconds']:.0f} ms a step for the policy of 0.1M parameters, 128 rollouts:"
+        " an upper bound for any real model), in turns in one run:",
+        "",
+        *_table(["strategy", "step time / stock"], ratios),
+        "",
+        "Milliseconds of the controller's calls for a step of 512 prompts and 4,096 rollouts (`vip`, default belief, "
+        "384-dimensional features):",
+        "",
+        *_table(["pool", *names], calls),
+        "",
+        f"`import neyman` takes {seconds['neyman']:.2f} s, of which NumPy takes {seconds['numpy']:.2f} s.",
+    ]
+
+
+def render() -> None:
+    """Write RESULTS.md from the JSON files."""
+    lines = [
+        "# Results",
+        "",
+        "Rendered from `benchmarks/results/*.json` by `python benchmarks/run_all.py --render`; measured by"
+        " `make bench`. Times are from a shared machine with two cores: read ratios.",
+    ]
+    for name, section in (
+        ("demo", demo),
+        ("lab", lab),
+        ("replay", replay),
+        ("beliefs", beliefs),
+        ("allocation", allocation),
+        ("overhead", overhead),
+        ("gradient_variance", gradient_variance),
+    ):
+        figures = _load(name)
+        if figures is not None:
+            lines += ["", *section(figures)]
+    (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n")
