@@ -132,7 +132,7 @@ def controllers(draw: st.DrawFn, names: Sequence[str] = tuple(PRESETS)) -> Calla
     name = draw(st.sampled_from(names))
     options: dict[str, object] = {
         "incomplete": draw(st.sampled_from(["keep", "drop"])),
-        "dead_groups": draw(st.sampled_from(["keep", "exclude"])),
+        "dead_groups": draw(st.sampled_from(["keep", "exclude", "replace"])),
         "max_tries": draw(st.integers(1, 3)),
     }
     budget = draw(st.sampled_from([32, 48, 64]))

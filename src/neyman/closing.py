@@ -12,6 +12,7 @@ from neyman import formulas
 from neyman.groups import Group, Phase, Slot, SlotState
 from neyman.ledger import Fate
 from neyman.metrics import step_metrics
+from neyman.replacement import group_copies
 from neyman.step import Batch, GroupReport, StopReason, row_advantages
 
 if TYPE_CHECKING:
@@ -56,7 +57,10 @@ def close_batch(
     report = step_metrics(
         engine, groups if drain else engine.groups, trained, rows=len(rows), real_rows=real_rows
     )
-    batch = _batch(engine, trained, rows, reason, report, aggregation)
+    copies = group_copies(engine, trained)
+    if engine.strategy.dead_groups == "replace":
+        report["groups_replaced"] = float((copies == 0).sum())
+    batch = _batch(engine, trained, rows, copies, reason, report, aggregation)
     _learn(engine, groups)
     if engine.strategy.verdict is None or len(engine.waves.looks) == 1:
         engine.dead.watch([group for group in groups if not group.carried], engine.strategy.belief)
@@ -180,6 +184,7 @@ def _batch(
     engine: Engine,
     trained: list[Group],
     rows: list[Row],
+    group_copies: NDArray[np.int64],
     reason: StopReason,
     report: dict[str, float],
     aggregation: str,
@@ -192,6 +197,7 @@ def _batch(
     live = counted
     if strategy.dead_groups == "exclude" and trained:
         live = counted & np.array([group.is_mixed for group in trained], dtype=bool)[groups]
+    copies = np.where(groups >= 0, group_copies[groups] if trained else 0, 0)
     return Batch(
         rollout_ids=np.array([slot.rollout_id for slot in slots], dtype=np.int64),
         prompt_ids=tuple(group.prompt_id for _, group, _ in rows),
@@ -199,13 +205,14 @@ def _batch(
         rewards=rewards,
         success=success,
         advantages=row_advantages(rewards, groups, strategy.estimator),
-        weights=_weights(groups, slots, live, strategy.prompt_weight, aggregation),
+        weights=_weights(groups, slots, live & (copies > 0), copies, strategy.prompt_weight, aggregation),
         age=np.array([engine.step - slot.step for slot in slots], dtype=np.int64),
         policy_version=np.array([slot.policy_version for slot in slots], dtype=np.int64),
         stop_reason=reason,
         report=report,
         estimator=strategy.estimator,
         counted=counted,
+        copies=copies,
     )
 
 
@@ -213,6 +220,7 @@ def _weights(
     groups: NDArray[np.int64],
     slots: list[Slot],
     live: NDArray[np.bool_],
+    copies: NDArray[np.int64],
     prompt_weight: str,
     aggregation: str,
 ) -> NDArray[np.float64]:
@@ -222,5 +230,10 @@ def _weights(
     if not tokens.any():  # a host that does not count them: rows are taken to be equally long
         tokens[:] = 1.0
     return formulas.prompt_weights(
-        groups, tokens, prompt_weight=prompt_weight, aggregation=aggregation, trained=live
+        groups,
+        tokens,
+        prompt_weight=prompt_weight,
+        aggregation=aggregation,
+        trained=live,
+        copies=copies if (copies > 1).any() else None,
     )

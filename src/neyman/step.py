@@ -206,6 +206,8 @@ class Batch:
         report: flat metrics of the step.
         estimator: how advantages follow from rewards.
         counted: bool [rows], rows with a valid result that are no copy; only they are in any statistic.
+        copies: int64 [rows], how often the row's group counts in the mean over prompts: 1, or more where it stands
+            in for groups without signal, whose rows have 0.
     """
 
     rollout_ids: NDArray[np.int64]
@@ -221,6 +223,7 @@ class Batch:
     report: Mapping[str, float] = field(repr=False)
     estimator: str
     counted: NDArray[np.bool_] = field(repr=False)
+    copies: NDArray[np.int64] = field(repr=False)
 
     def __len__(self) -> int:
         """Return the number of rows."""

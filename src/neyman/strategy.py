@@ -33,7 +33,9 @@ class Strategy:
             takes one over the observed share of effective groups, between 1 and 4; "belief" opens as many as will
             be enough by each prompt's own chance, and nothing is opened for what is in sight already.
         dead_groups: "keep" leaves groups without signal in the loss's denominator, as the host does without
-            neyman; "exclude" rescales so that they do not dilute it.
+            neyman; "exclude" rescales so that they do not dilute it; "replace" lets groups with signal, drawn at
+            random, count once more in their place (`neyman.replacement`).
+        replace_above: share of the groups that must carry signal before "replace" does so; else they are kept.
         incomplete: "keep" trains a group that lacks results on what is there; "drop" leaves it out.
         complete_from_allowance: complete committed groups from the retry allowance once the budget is spent.
         prompt_weight: "equal" gives every prompt's group mean the same weight, as the analysis assumes;
@@ -58,6 +60,7 @@ class Strategy:
     prompts: float = 1.0
     over_provision: float | str = "auto"
     dead_groups: str = "keep"
+    replace_above: float = 0.3
     incomplete: str = "keep"
     complete_from_allowance: bool = True
     prompt_weight: str = "equal"
@@ -74,7 +77,8 @@ class Strategy:
             part("verdict", self.verdict, Verdict, "neyman.rules.EarlyVerdict()")
         choice("close", self.close, CLOSES)
         choice("estimator", self.estimator, ESTIMATORS)
-        choice("dead_groups", self.dead_groups, ("keep", "exclude"))
+        choice("dead_groups", self.dead_groups, ("keep", "exclude", "replace"))
+        real("replace_above", self.replace_above, low=0.0, high=1.0)
         choice("incomplete", self.incomplete, ("keep", "drop"))
         choice("prompt_weight", self.prompt_weight, ("equal", "by_rollouts", "equal_tokens"))
         choice("verdict_on", self.verdict_on, ("prefix", "arrival"))

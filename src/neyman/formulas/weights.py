@@ -24,6 +24,7 @@ def prompt_weights(
     prompt_weight: str = "equal",
     aggregation: str = "sequence_mean",
     trained: ArrayLike | None = None,
+    copies: ArrayLike | None = None,
 ) -> FloatP:
     """Factor on each row's advantage so that every prompt counts alike in the host's loss.
 
@@ -50,6 +51,9 @@ def prompt_weights(
             all tokens of the batch (TRL `dapo`); "micro_token_mean": a mean per micro-batch (TRL `bnpo`).
         trained: boolean mask of rows that count; None means all. Leave dead groups out to exclude them, so that
             they do not dilute the loss; leave them in to keep them, as the host would.
+        copies: how often each row's group counts, int64 [rows], the same for all rows of a group and at least 1
+            where a row is trained; None counts each once. B is then the sum of the copies over groups, and a
+            group's factor is multiplied by its own, as if its rows stood in the batch that often.
 
     Returns:
         float64 factors, shape (rows,); 0 where a row is not trained. All 1 where every row is trained and all
@@ -89,6 +93,9 @@ def prompt_weights(
         )
     if not live.any():
         return np.zeros(rows)
+    if copies is not None:
+        factors = prompt_weights(codes, n_tokens, prompt_weight=weight, aggregation=loss, trained=live)
+        return _copied(factors, copies, live, codes, len(labels), by_rows=weight == "by_rollouts")
     if weight == "equal_tokens":
         return _equal_tokens(_tokens(n_tokens, rows), live, codes, len(labels))
     undiluted = rows / int(live.sum())
@@ -127,6 +134,26 @@ def _equal_tokens(tokens: FloatP, live: NDArray[np.bool_], codes: IntP, n_groups
     spoken = per_group > 0.0  # a group without a token has no token mean, and is not counted
     factor = tokens.sum() / (max(int(spoken.sum()), 1) * np.where(spoken, per_group, 1.0))
     return np.where(live & spoken[codes], factor[codes], 0.0)
+
+
+def _copied(
+    factors: FloatP, copies: ArrayLike, live: NDArray[np.bool_], codes: IntP, n_groups: int, *, by_rows: bool
+) -> FloatP:
+    """Let groups count as often as they have copies, the mean over all that count staying a mean."""
+    times = _checks.nonnegative_array("copies", copies, ndim=1)
+    if len(times) != len(codes):
+        raise ArgumentError(
+            f"copies and groups must have one entry per row each, got {len(times)} and {len(codes)}"
+        )
+    if (times[live] < 1.0).any():
+        raise ArgumentError(
+            "copies must be at least 1 wherever a row is trained; leave the others out of trained"
+        )
+    if by_rows:
+        return np.asarray(factors * times * (live.sum() / times[live].sum()))
+    per_group = np.zeros(n_groups)
+    per_group[codes[live]] = times[live]
+    return np.asarray(factors * times * ((per_group > 0.0).sum() / per_group.sum()))
 
 
 def _only_uniform(live: NDArray[np.bool_], size: FloatP, rows: int) -> FloatP:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from neyman.errors import ArgumentError
-from neyman.presets import dynamic_sampling, dynamo, mopps, neyman, sara, uniform, vip
+from neyman.presets import dynamic_sampling, dynamo, mopps, neyman, polaris, sara, uniform, vip
 from neyman.strategy import Strategy
 
 PRESETS: dict[str, Callable[..., Strategy]] = {
@@ -17,6 +17,7 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     "dynamo": dynamo.build,
     "dynamic-sampling": dynamic_sampling.build,
     "mopps": mopps.build,
+    "polaris": polaris.build,
     "neyman": neyman.build,
 }
 

@@ -64,8 +64,13 @@ def _expect_mean_of_group_means(
     if strategy.prompt_weight != "equal":
         return
     values = np.cos(np.arange(len(batch)))  # any function of the rows
-    keep = strategy.dead_groups == "keep"
-    means = [values[group].mean() for group, is_mixed in zip(groups, mixed, strict=True) if keep or is_mixed]
+    keep = strategy.dead_groups != "exclude"
+    copies = [int(batch.copies[group].min()) for group in groups]
+    what = "a group counts as often as any of its rows, and groups in all as often as there are groups"
+    same = all((batch.copies[group] == n).all() for group, n in zip(groups, copies, strict=True))
+    expect(same and sum(copies) == len(copies), what, see=_SEE, copies=copies)
+    counted = zip(groups, mixed, copies, strict=True)
+    means = [values[group].mean() for group, is_mixed, n in counted if keep or is_mixed for _ in range(n)]
     if means:
         weighted, expected = float((batch.weights * values).mean()), float(np.mean(means))
         what = "weights must give the mean over prompts of each group's mean"

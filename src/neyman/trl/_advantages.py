@@ -56,7 +56,7 @@ def aggregation(trainer: Any, strategy: Strategy, *, is_rloo: bool) -> str:
 def _check_bnpo(trainer: Any, strategy: Strategy) -> None:
     packed_whole = trainer.args.steps_per_generation == 1 and trainer.accelerator.num_processes == 1
     unequal = strategy.prompt_weight != "by_rollouts" and strategy.name != "uniform"
-    if (unequal or strategy.dead_groups == "exclude") and not packed_whole:
+    if (unequal or strategy.dead_groups != "keep") and not packed_whole:
         raise ArgumentError(
             "loss_type='bnpo' averages the tokens of each micro-batch by itself, so that a prompt's weight depends on "
             "which rows share its micro-batch, and no factor can give unequal groups equal weight or leave dead groups "

@@ -289,6 +289,7 @@ class Session:
             prompt_weight=self.controller.strategy.prompt_weight,
             aggregation=self._aggregation,
             trained=batch.weights > 0.0,
+            copies=batch.copies if (batch.copies > 1).any() else None,
         )
 
     def _kl(self, output: dict[str, Any]) -> Float | float:

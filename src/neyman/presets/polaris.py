@@ -1,0 +1,22 @@
+"""POLARIS-style replacement: groups with signal count once more in the place of groups without.
+
+Source: the rule as SkyRL has it (``dynamic_sampling.type=replace``), after POLARIS.
+"""
+
+from __future__ import annotations
+
+from neyman import rules
+from neyman.strategy import Strategy
+
+
+def build(*, group_size: int | None = None, replace_above: float = 0.3) -> Strategy:
+    """Return `polaris`.
+
+    Args:
+        group_size: rollouts per prompt; None divides the budget by the number of prompts.
+        replace_above: share of the groups that must carry signal before others are replaced by them. Where fewer
+            do, the published rule draws the batch again; here the budget of a step is fixed, and it trains as it is.
+    """
+    return Strategy(
+        name="polaris", allocate=rules.Each(group_size), dead_groups="replace", replace_above=replace_above
+    )
