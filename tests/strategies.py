@@ -121,6 +121,12 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     "sara, arrival": lambda **o: preset("sara", group_size=8, verdict_on="arrival", **o),
     "sara, stop": lambda **o: preset("sara", group_size=8, after_commit="stop", **o),
     "sara, carry": lambda **o: preset("sara", group_size=4, max_age=2, over_provision=3.0, **o),
+    "speed": lambda **o: preset("speed", screen=2, then=2, **o),
+    "speed, carry": lambda **o: preset("speed", screen=2, then=6, max_age=2, over_provision=3.0, **o),
+    "reinforce-ada": lambda **o: preset("reinforce-ada", step=3, most=8, rows=4, **o),
+    "reinforce-ada, balance": lambda **o: preset(
+        "reinforce-ada", until="balance", step=2, most=7, rows=4, max_age=1, **o
+    ),
     "dynamic-sampling": lambda **o: preset("dynamic-sampling", group_size=4, **o),
     "dynamic-sampling, carry": lambda **o: preset("dynamic-sampling", group_size=4, max_age=1, **o),
 }

@@ -24,7 +24,9 @@ def _variants() -> dict[str, Callable[[], Strategy]]:
         variants[name] = build
         plain = build()
         for close in CLOSES:
-            if close != plain.close and (close != "fixed_train" or plain.verdict is not None):
+            fits = close != "fixed_train" or plain.verdict is not None
+            fits &= close != "fixed_spend" or plain.keep is None
+            if close != plain.close and fits:
                 variants[f"{name}, close={close}"] = partial(build, close=close, max_age=0)
     for name, make in OPTIONS.items():
         base, _, options = name.partition(", ")

@@ -13,6 +13,7 @@ from neyman.groups import Group, Phase, Slot, SlotState
 from neyman.ledger import Fate
 from neyman.metrics import step_metrics
 from neyman.replacement import group_copies
+from neyman.spares import mark_spare, rows_needed, spare_slots
 from neyman.step import Batch, GroupReport, StopReason, row_advantages
 
 if TYPE_CHECKING:
@@ -39,11 +40,13 @@ def close_batch(
         fresh = [] if engine.recount_pending else [i for i in fresh if _is_closed(engine, i)]
     groups = [engine.groups[i] for i in fresh]
     trained = _trained(engine, groups, padded=fill == "copies")
+    for group in trained:
+        mark_spare(engine, group)
     rows = [
         (place, group, slot)
         for place, group in enumerate(trained)
         for slot in group.slots
-        if slot.state is SlotState.VALID or (fill == "copies" and slot.delivered)
+        if not slot.spare and (slot.state is SlotState.VALID or (fill == "copies" and slot.delivered))
     ]
     real_rows = sum(slot.state is SlotState.VALID for _, _, slot in rows)
     if fill == "copies":
@@ -58,6 +61,8 @@ def close_batch(
         engine, groups if drain else engine.groups, trained, rows=len(rows), real_rows=real_rows
     )
     copies = group_copies(engine, trained)
+    if engine.strategy.keep is not None:
+        report["rollouts_spare"] = float(len(spare_slots(trained)))
     if engine.strategy.dead_groups == "replace":
         report["groups_replaced"] = float((copies == 0).sum())
     batch = _batch(engine, trained, rows, copies, reason, report, aggregation)
@@ -94,7 +99,7 @@ def _trained(engine: Engine, groups: list[Group], *, padded: bool) -> list[Group
     # Complete groups first: each short one costs rows. Sizes may differ between steps, so rows are counted too.
     room, taken = engine.train_rows or 0, set[int]()
     for place in sorted(range(len(chosen)), key=lambda place: chosen[place].is_short):
-        needs = len(chosen[place].slots)
+        needs = rows_needed(engine, chosen[place])
         if len(taken) < target and needs <= room:
             taken.add(place)
             room -= needs
@@ -133,13 +138,13 @@ def _settle_fates(engine: Engine, groups: list[Group], trained: list[Group]) -> 
     for group in groups:
         is_spare = group.phase in (Phase.COMMITTED, Phase.SURPLUS) and id(group) not in in_batch
         fate = _fate(engine, group, in_batch=id(group) in in_batch)
-        carried = keep and is_spare and group.is_trainable
+        carried = keep and is_spare and group.is_trainable and engine.waves.is_wanted(group)
         engine.reports.append(_report(group, "carried" if carried else fate.name.lower()))
         if carried:
             engine.carried.append(group)
             continue
         for slot in group.valid():
-            engine.ledger.settle(fate, slot.n_tokens)
+            engine.ledger.settle(Fate.SURPLUS if slot.spare else fate, slot.n_tokens)
 
 
 def _fate(engine: Engine, group: Group, *, in_batch: bool) -> Fate:
@@ -164,6 +169,7 @@ def _report(group: Group, outcome: str) -> GroupReport:
         trials=trials,
         outcome=outcome,
         reason=group.reason.value,
+        spare=sum(slot.spare for slot in group.slots),
     )
 
 
@@ -198,13 +204,16 @@ def _batch(
     if strategy.dead_groups == "exclude" and trained:
         live = counted & np.array([group.is_mixed for group in trained], dtype=bool)[groups]
     copies = np.where(groups >= 0, group_copies[groups] if trained else 0, 0)
+    spares = spare_slots(trained) if strategy.baseline == "group" else []
+    spare_rewards = np.array([slot.reward for _, slot in spares], dtype=np.float64)
+    spare_groups = np.array([place for place, _ in spares], dtype=np.int64)
     return Batch(
         rollout_ids=np.array([slot.rollout_id for slot in slots], dtype=np.int64),
         prompt_ids=tuple(group.prompt_id for _, group, _ in rows),
         groups=groups,
         rewards=rewards,
         success=success,
-        advantages=row_advantages(rewards, groups, strategy.estimator),
+        advantages=row_advantages(rewards, groups, strategy.estimator, spare_rewards, spare_groups),
         weights=_weights(groups, slots, live & (copies > 0), copies, strategy.prompt_weight, aggregation),
         age=np.array([engine.step - slot.step for slot in slots], dtype=np.int64),
         policy_version=np.array([slot.policy_version for slot in slots], dtype=np.int64),
@@ -213,6 +222,9 @@ def _batch(
         estimator=strategy.estimator,
         counted=counted,
         copies=copies,
+        spare_ids=np.array([slot.rollout_id for _, slot in spares], dtype=np.int64),
+        spare_groups=spare_groups,
+        spare_rewards=spare_rewards,
     )
 
 

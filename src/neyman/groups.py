@@ -47,6 +47,7 @@ class Slot:
     trajectory_id: str | int | None = None
     delivered: bool = False  # the host holds a row for rollout_id, although it may have no reward
     protected: bool = False
+    spare: bool = False  # judged, in a group that trains, but not among its rows
 
     @property
     def resolved(self) -> bool:

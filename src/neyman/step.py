@@ -175,6 +175,7 @@ class GroupReport:
         trials: valid results.
         outcome: "trained", "uniform", "abandoned", "surplus", "dropped" or "carried".
         reason: the last decision about the group, as a sentence.
+        spare: valid results of a group in the batch that do not train: more than its rows; surplus in the ledger.
     """
 
     prompt_id: PromptId
@@ -185,6 +186,7 @@ class GroupReport:
     trials: int
     outcome: str
     reason: str
+    spare: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +210,10 @@ class Batch:
         counted: bool [rows], rows with a valid result that are no copy; only they are in any statistic.
         copies: int64 [rows], how often the row's group counts in the mean over prompts: 1, or more where it stands
             in for groups without signal, whose rows have 0.
+        spare_ids: int64 [spares], rollouts that do not train but are in the baseline of their group
+            (``baseline="group"``); empty otherwise.
+        spare_groups: int64 [spares], their groups.
+        spare_rewards: float64 [spares].
     """
 
     rollout_ids: NDArray[np.int64]
@@ -224,6 +230,9 @@ class Batch:
     estimator: str
     counted: NDArray[np.bool_] = field(repr=False)
     copies: NDArray[np.int64] = field(repr=False)
+    spare_ids: NDArray[np.int64] = field(repr=False)
+    spare_groups: NDArray[np.int64] = field(repr=False)
+    spare_rewards: NDArray[np.float64] = field(repr=False)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -246,7 +255,9 @@ class Batch:
                 f"rewards must have one entry per row of the batch ({len(self)}), got {len(array)}"
             )
         array = np.where(self.counted, array, np.nan)
-        return replace(self, rewards=array, advantages=row_advantages(array, self.groups, self.estimator))
+        spares = (self.spare_rewards, self.spare_groups)
+        advantages = row_advantages(array, self.groups, self.estimator, *spares)
+        return replace(self, rewards=array, advantages=advantages)
 
     def summary(self) -> dict[str, Any]:
         """Return the report with the stop reason, JSON-safe."""
@@ -254,7 +265,14 @@ class Batch:
 
 
 def row_advantages(
-    rewards: NDArray[np.float64], groups: NDArray[np.int64], estimator: str
+    rewards: NDArray[np.float64],
+    groups: NDArray[np.int64],
+    estimator: str,
+    spare_rewards: NDArray[np.float64],
+    spare_groups: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Return the advantage of every row, 0 where the reward is missing."""
-    return formulas.group_advantages(rewards, groups, estimator=estimator) if len(rewards) else np.zeros(0)
+    """Return the advantage of every row, 0 where the reward is missing; spares count in the statistics alone."""
+    if not len(rewards):
+        return np.zeros(0)
+    everything = np.concatenate([rewards, spare_rewards]), np.concatenate([groups, spare_groups])
+    return formulas.group_advantages(*everything, estimator=estimator)[: len(rewards)]

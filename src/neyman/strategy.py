@@ -8,7 +8,7 @@ from typing import Any, final
 from neyman._checks import choice, integer, part, real
 from neyman.beliefs import Belief, Counts
 from neyman.errors import ArgumentError
-from neyman.rules import Allocate, Each, InOrder, Select, Verdict
+from neyman.rules import Allocate, Each, InOrder, Keep, Select, Verdict
 
 CLOSES = ("fixed_spend", "fixed_train", "streaming")
 ESTIMATORS = ("grpo", "dr_grpo", "rloo", "reinforce++")
@@ -44,6 +44,9 @@ class Strategy:
             which is biased towards short answers.
         max_age: steps for which effective rollouts that a step did not need are kept; 0 discards them.
         max_tries: tries of one slot before its result counts as missing.
+        keep: which rollouts of a finished group train; the others are surplus. None trains all.
+        baseline: what a row's reward is compared with: the group's "rows" in the batch, or all valid results of its
+            "group", those that ``keep`` leaves out included.
         modulation: settings of DynaMO's token factor (`neyman.modulation.Modulation`), applied by hosts.
 
     Raises:
@@ -67,6 +70,8 @@ class Strategy:
     verdict_on: str = "prefix"
     max_age: int = 0
     max_tries: int = 3
+    keep: Keep | None = None
+    baseline: str = "rows"
     modulation: Any = None
 
     def __post_init__(self) -> None:
@@ -82,6 +87,7 @@ class Strategy:
         choice("incomplete", self.incomplete, ("keep", "drop"))
         choice("prompt_weight", self.prompt_weight, ("equal", "by_rollouts", "equal_tokens"))
         choice("verdict_on", self.verdict_on, ("prefix", "arrival"))
+        choice("baseline", self.baseline, ("rows", "group"))
         real("prompts", self.prompts, low=0.0, open_low=True)
         integer("max_age", self.max_age, low=0)
         integer("max_tries", self.max_tries, low=1)
@@ -92,6 +98,11 @@ class Strategy:
                 f"strategy {self.name!r} closes with fixed_train, which discards groups without signal, but has no "
                 "verdict that says which: give it verdict=neyman.rules.FullGroup() or EarlyVerdict(), or "
                 "close='fixed_spend'"
+            )
+        if self.keep is not None and self.close == "fixed_spend":
+            raise ArgumentError(
+                f"strategy {self.name!r} trains a part of each group (keep), but close='fixed_spend' trains everything "
+                "that was generated: use close='fixed_train', or keep=None"
             )
         if self.max_age and self.close != "fixed_train":
             raise ArgumentError(

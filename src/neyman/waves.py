@@ -9,7 +9,7 @@ import numpy as np
 
 from neyman import formulas
 from neyman.errors import ArgumentError
-from neyman.groups import Phase, SlotState
+from neyman.groups import Group, Phase, SlotState
 from neyman.keyed import PromptId
 from neyman.ledger import Fate
 from neyman.rules import Verdict
@@ -62,8 +62,10 @@ class Waves:
         self.verdict = verdict
         self.looks = verdict.looks(self.size)
         self._first = self.size if getattr(verdict, "speculate", False) else self.looks[0]
+        keep = engine.strategy.keep
+        rows = self.size if keep is None else min(self.size, keep.rows(engine.average))
         is_filling = engine.strategy.close == "fixed_train" and engine.train_rows is not None
-        self.target = _groups_to_train(engine.train_rows, self.size) if is_filling else None
+        self.target = _groups_to_train(engine.train_rows, rows) if is_filling else None
         self._undecided, self._committed = {}, 0
 
     def begin(self) -> None:
@@ -94,12 +96,34 @@ class Waves:
                 for slot in group.slots:
                     engine.ledger.settle(Fate.EXPIRED, slot.n_tokens)
                 continue
-            group.phase, group.reason = Phase.COMMITTED, Reason.CARRIED
             index = engine.add(group)
+            if self._is_beyond_need:  # it waits on, as it is
+                group.phase, group.reason = Phase.SURPLUS, Reason.SURPLUS
+                engine.retire(index)
+                continue
+            group.phase, group.reason = Phase.COMMITTED, Reason.CARRIED
             self._committed += 1
             engine.plan(index, group.size)
             if group.is_resolved:
                 engine.retire(index)
+
+    @property
+    def _at_looks(self) -> bool:
+        return bool(getattr(self.verdict, "at_looks", False))
+
+    @property
+    def _is_beyond_need(self) -> bool:
+        """Whether a further group would be more than the step trains, and is not to be completed for later."""
+        holds = bool(getattr(self.verdict, "holds_surplus", False))
+        return holds and self.target is not None and self._committed >= self.target
+
+    def is_wanted(self, group: Group) -> bool:
+        """Whether a group that this step did not need may train in a later one."""
+        if group.phase is Phase.COMMITTED or not self._at_looks:
+            return group.is_trainable
+        assert self.verdict is not None
+        verdict = self.verdict.decide(*group.outcomes(), group.size, group.prior)
+        return verdict == "commit" or group.is_protected()
 
     @property
     def over_provision(self) -> float:
@@ -133,7 +157,9 @@ class Waves:
             look = min(group.looks[group.looked], len(group.slots))
             seen = None if arrival else min(reached, look)
             successes, trials = group.outcomes(seen)
-            if 0 < successes < trials or group.is_protected(seen):  # and will be at the look
+            if (0 < successes < trials and not self._at_looks) or group.is_protected(
+                seen
+            ):  # and will be at the look
                 self._commit(index)
             elif reached < look:
                 return
@@ -145,6 +171,8 @@ class Waves:
         if look < group.size:
             assert self.verdict is not None
             decision = self.verdict.decide(successes, trials, group.size, group.prior)
+        elif 0 < successes < trials:  # complete
+            decision = "commit"
         if look >= group.size and trials < 2:  # complete, but its results are missing
             self.observed.decide(committed=False)
             group.phase, group.reason = Phase.UNFINISHED, Reason.UNDECIDED
@@ -162,6 +190,9 @@ class Waves:
         engine, group = self._engine, self._engine.groups[index]
         self.observed.decide(committed=True)
         self._undecided.pop(index, None)
+        if self._is_beyond_need:
+            group.phase, group.reason = Phase.SURPLUS, Reason.SURPLUS
+            return
         self._committed += 1
         group.committed = True
         group.phase, group.reason = Phase.COMMITTED, Reason.COMMIT
@@ -178,6 +209,9 @@ class Waves:
         group.looked = min(group.looked + 1, len(group.looks) - 1)
         look = group.looks[group.looked]
         if len(group.slots) < look and not engine.plan(index, look):
+            if group.is_mixed:  # what was waited for cannot be paid: it trains as it is
+                self._commit(index)
+                return
             group.phase, group.reason = Phase.UNFINISHED, Reason.UNFINISHED
 
     def retired(self, index: int) -> None:

@@ -16,7 +16,9 @@ from neyman.rules import (
     LeastWaste,
     MarginalValue,
     Revisit,
+    Screen,
     Select,
+    Until,
     VarianceOptimal,
     Verdict,
     WaterLevel,
@@ -59,6 +61,9 @@ ALLOCATE = {
         {"bounds": (2, 12), "loses_with_budget": "it rounds by the largest remainder"},
     ),
 }
+BAND = "pass rates outside the band are given up"
+#: Those of the verdicts that cannot keep all, likewise.
+STATED = {"screen, band": {"abandons_mixed": BAND}, "screen, narrow": {"abandons_mixed": BAND}}
 VERDICT = {
     "early": EarlyVerdict(),
     "early, looks": EarlyVerdict(0.6, schedule=(2, 3, 5)),
@@ -66,6 +71,11 @@ VERDICT = {
     "early, at once": EarlyVerdict(1.0, min_probe=3, after_commit="stop", speculate=True),
     "full group": FullGroup(),
     "worth": WorthVerdict(),
+    "screen": Screen(),
+    "screen, band": Screen(None, lower=0.25, upper=0.25),
+    "screen, narrow": Screen(2, lower=0.5, upper=0.5),
+    "until one is right": Until(2),
+    "until balanced": Until(3, right=2, wrong=2),
     "worth, dear": WorthVerdict(waste=6.0, schedule=(2, 3)),
 }
 
@@ -97,7 +107,7 @@ class TestEveryAllocate(AllocateSuite):
 class TestEveryVerdict(VerdictSuite):
     @pytest.fixture(autouse=True, params=VERDICT)
     def kind(self, request):
-        state(self, VERDICT[request.param], {})
+        state(self, VERDICT[request.param], STATED.get(request.param, {}))
 
     def make(self) -> Verdict:
         return self.rule

@@ -7,7 +7,18 @@ from dataclasses import fields
 from typing import Any
 
 from neyman.errors import ArgumentError
-from neyman.presets import dynamic_sampling, dynamo, mopps, neyman, polaris, sara, uniform, vip
+from neyman.presets import (
+    dynamic_sampling,
+    dynamo,
+    mopps,
+    neyman,
+    polaris,
+    reinforce_ada,
+    sara,
+    speed,
+    uniform,
+    vip,
+)
 from neyman.strategy import Strategy
 
 PRESETS: dict[str, Callable[..., Strategy]] = {
@@ -18,6 +29,8 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     "dynamic-sampling": dynamic_sampling.build,
     "mopps": mopps.build,
     "polaris": polaris.build,
+    "speed": speed.build,
+    "reinforce-ada": reinforce_ada.build,
     "neyman": neyman.build,
 }
 

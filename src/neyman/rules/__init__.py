@@ -2,13 +2,16 @@
 
 from neyman.rules._view import Allocate as Allocate
 from neyman.rules._view import Evidence as Evidence
+from neyman.rules._view import Keep as Keep
 from neyman.rules._view import Select as Select
 from neyman.rules._view import StepView as StepView
 from neyman.rules._view import Verdict as Verdict
 from neyman.rules.allocate import Each as Each
 from neyman.rules.allocate import VarianceOptimal as VarianceOptimal
 from neyman.rules.allocate import WaterLevel as WaterLevel
+from neyman.rules.keep import Balanced as Balanced
 from neyman.rules.marginal import MarginalValue as MarginalValue
+from neyman.rules.screen import Screen as Screen
 from neyman.rules.select import ClosestTo as ClosestTo
 from neyman.rules.select import HighestVariance as HighestVariance
 from neyman.rules.select import InOrder as InOrder
@@ -17,9 +20,11 @@ from neyman.rules.select import Revisit as Revisit
 from neyman.rules.stop import EarlyVerdict as EarlyVerdict
 from neyman.rules.stop import FullGroup as FullGroup
 from neyman.rules.stop import WorthVerdict as WorthVerdict
+from neyman.rules.until import Until as Until
 
 __all__ = [
     "Allocate",
+    "Balanced",
     "ClosestTo",
     "Each",
     "EarlyVerdict",
@@ -27,11 +32,14 @@ __all__ = [
     "FullGroup",
     "HighestVariance",
     "InOrder",
+    "Keep",
     "LeastWaste",
     "MarginalValue",
     "Revisit",
+    "Screen",
     "Select",
     "StepView",
+    "Until",
     "VarianceOptimal",
     "Verdict",
     "WaterLevel",

@@ -97,7 +97,12 @@ class Allocate(Protocol):
 
 
 class Verdict(Protocol):
-    """Decides when a group is finished."""
+    """Decides when a group is finished.
+
+    Three attributes may be there, too: ``after_commit`` ("complete", the default, draws a committed group to its full
+    size, "stop" ends it where it is), ``at_looks`` (a mixed prefix waits for its look instead of being committed at
+    once; default False) and ``holds_surplus`` (groups beyond those that a step needs are not completed; False).
+    """
 
     def looks(self, group_size: int) -> tuple[int, ...]:
         """Return the increasing prefix lengths at which a verdict is taken; the last is ``group_size``."""
@@ -105,6 +110,18 @@ class Verdict(Protocol):
 
     def decide(self, successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> str:
         """Return "commit", "abandon" or "continue" for a prefix of the group's valid outcomes."""
+        ...
+
+
+class Keep(Protocol):
+    """Chooses which rollouts of a finished group train; the others are surplus."""
+
+    def rows(self, average: int) -> int:
+        """Return the rows of a group when the host's batch has ``average`` for each prompt."""
+        ...
+
+    def choose(self, success: Sequence[bool], rows: int) -> list[int]:
+        """Return the increasing places of up to ``rows`` of a group's valid outcomes."""
         ...
 
 

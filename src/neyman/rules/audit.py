@@ -55,7 +55,8 @@ def survival_probability(verdict: Verdict, successes: int, group_size: int, prio
     """Return the chance that a complete group with these successes was not abandoned on its way.
 
     Its outcomes come in exchangeable order, so a prefix of n is all failures with probability
-    C(k-s, n)/C(k, n), and all successes with C(s, n)/C(k, n); the verdict on a pure prefix is known.
+    C(k-s, n)/C(k, n), and all successes with C(s, n)/C(k, n); the verdict on a pure prefix is known. Verdicts that
+    judge mixed prefixes too (``at_looks``) are followed through every prefix.
 
     Args:
         verdict: the stop rule.
@@ -63,8 +64,10 @@ def survival_probability(verdict: Verdict, successes: int, group_size: int, prio
         group_size: k.
         prior: Beta parameters the verdicts were taken under.
 
-    Cost: O(looks).
+    Cost: O(looks), and O(looks s^2) with ``at_looks``.
     """
+    if getattr(verdict, "at_looks", False):
+        return _survival_through_looks(verdict, successes, group_size, prior)
     lost = 0.0
     for all_success in (False, True):
         pure = successes if all_success else group_size - successes
@@ -73,6 +76,24 @@ def survival_probability(verdict: Verdict, successes: int, group_size: int, prio
                 lost += comb(pure, look) / comb(group_size, look)
                 break
     return 1.0 - lost
+
+
+def _survival_through_looks(verdict: Verdict, successes: int, group_size: int, prior: Prior) -> float:
+    """Follow the chance of each number of successes from look to look."""
+    undecided, survived, drawn = {0: 1.0}, 0.0, 0
+    for look in verdict.looks(group_size)[:-1]:
+        reached: dict[int, float] = {}
+        for before, chance in undecided.items():
+            left, more = successes - before, look - drawn
+            for new in range(max(0, more - (group_size - drawn - left)), min(left, more) + 1):
+                ways = comb(left, new) * comb(group_size - drawn - left, more - new)
+                share = chance * ways / comb(group_size - drawn, more)
+                reached[before + new] = reached.get(before + new, 0.0) + share
+        said = {solved: verdict.decide(solved, look, group_size, prior) for solved in reached}
+        survived += sum(chance for solved, chance in reached.items() if said[solved] == "commit")
+        undecided = {solved: chance for solved, chance in reached.items() if said[solved] == "continue"}
+        drawn = look
+    return survived + sum(undecided.values())
 
 
 def audit(
@@ -92,7 +113,8 @@ def audit(
 
     Guarantee: ``effective`` and ``signal`` are unbiased for the number of effective groups and for their summed
     signal, under any success rates, as long as outcomes are exchangeable; their variance is large for a single
-    step, so average over steps. Voided by results missing in a way that depends on the outcome.
+    step, so average over steps. Voided by results missing in a way that depends on the outcome, and by verdicts that
+    never keep groups with some number of successes: those are seen nowhere.
 
     Source: ours (Horvitz and Thompson, 1952, for the estimator).
     """

@@ -1,0 +1,69 @@
+"""Screen prompts with a few rollouts, and draw the rest of the group for those that pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from neyman._checks import integer, real
+from neyman.errors import ArgumentError
+
+_ROUNDING = 1e-9
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Judge a prompt once, after its first rollouts: complete its group if they are mixed and within a band.
+
+    Rule: with s of n valid first rollouts solved, commit if 0 < s < n and lower <= s/n <= 1 - upper, else abandon.
+    Slots keep their place, so the first rollouts are part of the group whatever its size: nothing is counted twice.
+
+    Args:
+        first: rollouts of the first look; None takes a quarter of the group, at least 2.
+        lower: least share solved.
+        upper: least share not solved.
+
+    Guarantee: a group that the step has enough without is not completed; its first rollouts may serve a later step
+    (``max_age``). Mixed prefixes outside the band are given up too, which changes the prompts' weights in the
+    objective; ``signal_kept`` reports what that costs, as far as committed groups can tell.
+
+    Source: SPEED-RL, arXiv 2506.09016 (no band); Pilot-Commit, arXiv 2605.26606 (band).
+    """
+
+    first: int | None = 4
+    lower: float = 0.0
+    upper: float = 0.0
+    after_commit: ClassVar[str] = "complete"
+    holds_surplus: ClassVar[bool] = (
+        True  # groups beyond those that a step needs are left at their first rollouts
+    )
+
+    def __post_init__(self) -> None:
+        if self.first is not None:
+            integer("first", self.first, low=2)
+        real("lower", self.lower, low=0.0, high=1.0)
+        real("upper", self.upper, low=0.0, high=1.0)
+        if self.lower + self.upper > 1.0 + _ROUNDING:
+            raise ArgumentError(
+                f"lower + upper must be at most 1, so that some share passes, got {self.lower} + {self.upper}"
+            )
+
+    @property
+    def at_looks(self) -> bool:
+        """Whether a mixed prefix waits for its look; without a band it passes as soon as it is mixed."""
+        return self.lower > 0.0 or self.upper > 0.0
+
+    def looks(self, group_size: int) -> tuple[int, ...]:
+        """Return the first look and the group's size."""
+        first = max(2, group_size // 4) if self.first is None else self.first
+        return (first, group_size) if first < group_size else (group_size,)
+
+    def decide(self, successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> str:
+        """Return the verdict on a prefix with ``successes`` of ``trials`` valid outcomes."""
+        del group_size, prior
+        if not 0 < successes < trials:
+            return "abandon"
+        rate = successes / trials
+        is_within = self.lower - _ROUNDING <= rate <= 1.0 - self.upper + _ROUNDING
+        return "commit" if is_within else "abandon"
