@@ -27,8 +27,8 @@ def assert_consistent(controller: Controller) -> None:
     engine, is_open = controller._engine, controller.is_open
     groups = engine.groups if is_open else []
     out = sum(slot.state is SlotState.OUT for group in groups for slot in group.slots)
-    held = sum(len(group.valid()) for i, group in enumerate(groups) if i not in engine.drained)
-    held += sum(len(group.valid()) for group in engine.carried)
+    kept = [group for i, group in enumerate(groups) if i not in engine.drained] + engine.carried
+    held = sum(not slot.replayed for group in kept for slot in group.valid())
     in_flight = out + len(controller._late)
     ledger = controller.ledger
     assert ledger.requested == in_flight + held + ledger.rollouts()
@@ -126,6 +126,13 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     "reinforce-ada": lambda **o: preset("reinforce-ada", step=3, most=8, rows=4, **o),
     "reinforce-ada, balance": lambda **o: preset(
         "reinforce-ada", until="balance", step=2, most=7, rows=4, max_age=1, **o
+    ),
+    "ar3po": lambda **o: preset("ar3po", stage=2, stages=3, **o),
+    "ar3po, fixed train": lambda **o: preset("ar3po", stage=2, stages=2, close="fixed_train", max_age=1, **o),
+    "ar3po, streaming": lambda **o: preset("ar3po", stage=3, stages=2, replay_age=1, close="streaming", **o),
+    "pilot-commit": lambda **o: preset("pilot-commit", pilot=4, commit=4, **o),
+    "pilot-commit, carry": lambda **o: preset(
+        "pilot-commit", pilot=2, commit=2, lower=0.5, upper=0.5, max_age=4, over_provision=3.0, **o
     ),
     "dynamic-sampling": lambda **o: preset("dynamic-sampling", group_size=4, **o),
     "dynamic-sampling, carry": lambda **o: preset("dynamic-sampling", group_size=4, max_age=1, **o),

@@ -115,7 +115,11 @@ def test_case_20_what_does_not_divide_is_padded_without_weight_and_never_trimmed
     assert len(batch) % divisor == 0
     owners = {i: r.prompt_id for r in asked for i in r.rollout_ids}
     assert_sound_batch(controller, batch, owners)
-    trained = {g.prompt_id: g.trials for g in controller.group_reports if g.outcome in ("trained", "uniform")}
+    trained = {
+        g.prompt_id: g.trials - g.spare
+        for g in controller.group_reports
+        if g.outcome in ("trained", "uniform")
+    }
     assert Counter(p for p, ok in zip(batch.prompt_ids, batch.counted, strict=True) if ok) == Counter(
         {p: n for p, n in trained.items() if n}
     )

@@ -77,7 +77,7 @@ def test_orders_differ_by_seed_and_epoch_and_kinds_of_ids_do_not_matter():
     ("state", "message"),
     [
         ({}, "must have the keys"),
-        ({"epoch": 0, "opened": "ff" * 9, "opened_at": ""}, "another number of prompts"),
+        ({"epoch": 0, "opened": "ff" * 9, "again": "ff" * 9, "opened_at": ""}, "another number of prompts"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(state, message):
@@ -116,3 +116,18 @@ def test_what_was_not_opened_for_long_is_overdue_longest_ago_first():
     again = Pool(["a", "b", "c"], seed=0)
     again.load_state_dict(through_json(pool.state_dict()))
     assert again.overdue(3.0, set()) == pool.overdue(3.0, set()) == ["b", "a", "c"]
+
+
+def test_an_epoch_that_a_rule_leaves_unfinished_goes_round_in_turn():
+    # A rule passes over prompt 0 again and again: the others must keep taking turns, not the same few at the front.
+    pool, counts = Pool(range(8), seed=0), dict.fromkeys(range(8), 0)
+    for step in range(28):
+        picked = pool.peek(2, exclude={0})
+        pool.open(picked, passes=float(step))
+        for prompt in picked:
+            counts[prompt] += 1
+    assert counts.pop(0) == 0
+    assert max(counts.values()) - min(counts.values()) <= 2
+    again = Pool(range(8), seed=0)
+    again.load_state_dict(pool.state_dict())
+    assert again.peek(7, exclude={0}) == pool.peek(7, exclude={0})

@@ -69,6 +69,9 @@ def close_batch(
     _learn(engine, groups)
     if engine.strategy.verdict is None or len(engine.waves.looks) == 1:
         engine.dead.watch([group for group in groups if not group.carried], engine.strategy.belief)
+    if engine.strategy.replay_age:
+        report["rows_replayed"] = float(sum(slot.replayed for _, _, slot in rows[:real_rows]))
+        engine.memory.learn(groups, engine.step)
     _settle_fates(engine, groups, trained)
     engine.drained.update(fresh)
     if not drain:
@@ -144,7 +147,8 @@ def _settle_fates(engine: Engine, groups: list[Group], trained: list[Group]) -> 
             engine.carried.append(group)
             continue
         for slot in group.valid():
-            engine.ledger.settle(Fate.SURPLUS if slot.spare else fate, slot.n_tokens)
+            if not slot.replayed:
+                engine.ledger.settle(Fate.SURPLUS if slot.spare else fate, slot.n_tokens)
 
 
 def _fate(engine: Engine, group: Group, *, in_batch: bool) -> Fate:
@@ -159,7 +163,7 @@ def _fate(engine: Engine, group: Group, *, in_batch: bool) -> Fate:
 
 
 def _report(group: Group, outcome: str) -> GroupReport:
-    successes, trials = group.outcomes()
+    successes, trials = group.drawn_outcomes()
     return GroupReport(
         prompt_id=group.prompt_id,
         predicted=group.predicted,

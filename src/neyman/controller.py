@@ -32,6 +32,7 @@ _KEYS = {
     "pool",
     "carried",
     "late",
+    "memory",
     "yield",
     "open",
 }
@@ -142,9 +143,23 @@ class Controller:
 
     @property
     def held_rollouts(self) -> list[int]:
-        """Rollouts of earlier steps that the host must keep, carried over or in play; others may be forgotten."""
+        """Rollouts of earlier steps that the host must keep; others may be forgotten.
+
+        They are carried over, in play, or `replayable`.
+        """
+        return self._carried_rollouts + self.replayable
+
+    @property
+    def replayable(self) -> list[int]:
+        """Rollouts that have their fate in the ledger and are kept as right answers (``replay_age``)."""
+        carried = set(self._carried_rollouts)
+        return [rollout_id for rollout_id in self._engine.memory.rollouts if rollout_id not in carried]
+
+    @property
+    def _carried_rollouts(self) -> list[int]:
         kept = self._engine.carried + [g for g in self._engine.groups if g.carried and self._is_open]
-        return [slot.rollout_id for group in kept for slot in group.valid() if slot.rollout_id is not None]
+        slots = [slot for group in kept for slot in group.valid() if not slot.replayed]
+        return [slot.rollout_id for slot in slots if slot.rollout_id is not None]
 
     @property
     def first_error(self) -> str | None:

@@ -16,6 +16,7 @@ from neyman.errors import StateError
 from neyman.groups import Group, Phase, Slot, SlotState
 from neyman.keyed import PromptId
 from neyman.ledger import Fate, Ledger
+from neyman.memory import Memory
 from neyman.messages import News, Place, Told
 from neyman.pool import Pool
 from neyman.sight import evidence, step_view
@@ -68,6 +69,7 @@ class Engine:
         self.passes = 0.0  # over the pool, by the rollouts asked for before this step
         self.next_rollout = 0
         self.carried: list[Group] = []
+        self.memory = Memory()
         self.waves = Waves(self)
         self.dead = DeadGroups()
         self._reset([], 0)
@@ -125,6 +127,7 @@ class Engine:
         before = self.step
         self._reset(candidates, policy_version)
         self.step = step
+        self.memory.forget(step, self.strategy.replay_age)
         if step > self.clock:
             self.strategy.belief.advance(step - self.clock)
             self.clock = step
@@ -337,6 +340,7 @@ class Engine:
             "passes": self.passes,
             "ledger": self.ledger.state_dict(),
             "carried": [group.state_dict() for group in self.carried],
+            "memory": self.memory.state_dict(),
             "yield": self.waves.observed.state_dict(),
         }
 
@@ -347,6 +351,7 @@ class Engine:
         self.passes = float(state["passes"])
         self.ledger.load_state_dict(state["ledger"])
         self.carried = [Group.from_state(raw) for raw in state["carried"]]
+        self.memory.load_state_dict(state["memory"])
         self.waves.observed.load_state_dict(state["yield"])
 
     def open_state(self) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -48,6 +50,7 @@ class Slot:
     delivered: bool = False  # the host holds a row for rollout_id, although it may have no reward
     protected: bool = False
     spare: bool = False  # judged, in a group that trains, but not among its rows
+    replayed: bool = False  # an earlier step's rollout: its fate is settled
 
     @property
     def resolved(self) -> bool:
@@ -59,6 +62,16 @@ class Slot:
         state = {name: getattr(self, name) for name in _SLOT_FIELDS}
         state["state"], state["reward"] = self.state.name, _known(self.reward)
         return state
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Slot:
+        """Restore a slot.
+
+        Raises:
+            StateError: keys are missing or unknown, or a name is not known here.
+        """
+        with _readable("a rollout"):
+            return cls(**{**state, "state": SlotState[state["state"]], "reward": _number(state["reward"])})
 
 
 @dataclass(slots=True)
@@ -128,6 +141,11 @@ class Group:
         valid = [slot for slot in self.slots[:length] if slot.state is SlotState.VALID]
         return sum(slot.success for slot in valid), len(valid)
 
+    def drawn_outcomes(self) -> tuple[int, int]:
+        """Return (successes, valid outcomes) without those of an earlier visit that were put in."""
+        drawn = [slot for slot in self.valid() if not slot.replayed]
+        return sum(slot.success for slot in drawn), len(drawn)
+
     def is_protected(self, length: int | None = None) -> bool:
         """Whether the host wants a valid result of the first ``length`` slots, or of all, trained in any case."""
         return any(slot.protected for slot in self.slots[:length] if slot.state is SlotState.VALID)
@@ -189,24 +207,27 @@ class Group:
         Raises:
             StateError: keys are missing or unknown, or a name is not known here.
         """
-        try:
-            slots = [
-                Slot(**{**raw, "state": SlotState[raw["state"]], "reward": _number(raw["reward"])})
-                for raw in state["slots"]
-            ]
+        with _readable("a group"):
+            slots = [Slot.from_state(raw) for raw in state["slots"]]
             restored: dict[str, Any] = {name: _number(state[name]) for name in ("predicted", "uncertainty")}
             restored |= {"reason": Reason[state["reason"]], "phase": Phase[state["phase"]], "slots": slots}
             restored |= {"looks": tuple(state["looks"]), "prior": tuple(state["prior"])}
             return cls(**{**state, **restored})
-        except (KeyError, TypeError) as error:
-            raise StateError(
-                f"the state holds a group that this neyman cannot read ({type(error).__name__}: {error}); load it "
-                "with the neyman that wrote it"
-            ) from error
 
 
 _SLOT_FIELDS = tuple(item.name for item in fields(Slot))
 _GROUP_FIELDS = tuple(item.name for item in fields(Group))
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError) as error:
+        raise StateError(
+            f"the state holds {what} that this neyman cannot read ({type(error).__name__}: {error}); load it "
+            "with the neyman that wrote it"
+        ) from error
 
 
 def _known(value: float) -> float | None:

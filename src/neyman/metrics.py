@@ -45,7 +45,7 @@ def step_metrics(
 
 
 def _success_rate(groups: list[Group]) -> float:
-    totals = [group.outcomes() for group in groups]
+    totals = [group.drawn_outcomes() for group in groups]
     trials = sum(n for _, n in totals)
     return sum(s for s, _ in totals) / trials if trials else 0.0
 

@@ -45,6 +45,7 @@ class Pool:
         self._seed = seed
         self._epoch = 0
         self._opened = np.zeros(len(self._ids), dtype=bool)
+        self._again = np.zeros(len(self._ids), dtype=bool)  # opened twice in this epoch
         self._left = len(self._ids)
         self._opened_at = np.zeros(len(self._ids), dtype=np.float32)  # in passes
         self._shuffle()
@@ -93,8 +94,14 @@ class Pool:
         if len(found) < count:
             # The next epoch begins; what the current one still holds is in ``found`` or excluded.
             rest = self._order_of(self._epoch + 1)
-            self._take(rest[self._opened[rest]], count, exclude, found)
+            self._take(self._turns(rest[self._opened[rest]]), count, exclude, found)
         return found
+
+    def _turns(self, order: Order) -> Order:
+        """Put what was opened twice in this epoch last, longest ago first: a rule may leave the epoch unfinished."""
+        again = self._again[order]
+        twice = order[again]
+        return np.concatenate([order[~again], twice[np.argsort(self._opened_at[twice], kind="stable")]])
 
     def _take(self, positions: Order, count: int, exclude: set[PromptId], found: list[PromptId]) -> None:
         for position in positions:
@@ -137,12 +144,13 @@ class Pool:
                 continue
             self._opened_at[position] = passes
             if self._opened[position]:
+                self._again[position] = True
                 continue
             self._opened[position] = True
             self._left -= 1
             if self._left == 0:
                 self._epoch += 1
-                self._opened[:] = False
+                self._opened[:] = self._again[:] = False
                 self._left = len(self._ids)
                 self._shuffle()
         while self._cursor < len(self._order) and self._opened[self._order[self._cursor]]:
@@ -153,6 +161,7 @@ class Pool:
         return {
             "epoch": self._epoch,
             "opened": np.packbits(self._opened).tobytes().hex(),
+            "again": np.packbits(self._again).tobytes().hex(),
             "opened_at": self._opened_at.astype("<f4").tobytes().hex(),
         }
 
@@ -162,16 +171,19 @@ class Pool:
         Raises:
             StateError: keys or sizes do not fit.
         """
-        if set(state) != {"epoch", "opened", "opened_at"}:
+        if set(state) != {"epoch", "opened", "again", "opened_at"}:
             raise StateError(
-                f"pool state must have the keys epoch, opened and opened_at, got {sorted(state)}"
+                f"pool state must have the keys epoch, opened, again and opened_at, got {sorted(state)}"
             )
-        bits = np.frombuffer(bytes.fromhex(state["opened"]), dtype=np.uint8)
+        bits, twice = (
+            np.frombuffer(bytes.fromhex(state[name]), dtype=np.uint8) for name in ("opened", "again")
+        )
         times = np.frombuffer(bytes.fromhex(state["opened_at"]), dtype="<f4")
-        if len(bits) != (len(self._ids) + 7) // 8 or len(times) != len(self._ids):
+        if len(bits) != (len(self._ids) + 7) // 8 or len(twice) != len(bits) or len(times) != len(self._ids):
             raise StateError(f"pool state is for another number of prompts than {len(self._ids)}")
         self._epoch = int(state["epoch"])
         self._opened = np.unpackbits(bits)[: len(self._ids)].astype(bool)
+        self._again = np.unpackbits(twice)[: len(self._ids)].astype(bool)
         self._opened_at = times.astype(np.float32)
         self._left = int(len(self._ids) - self._opened.sum())
         self._shuffle()

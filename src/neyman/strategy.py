@@ -47,6 +47,8 @@ class Strategy:
         keep: which rollouts of a finished group train; the others are surplus. None trains all.
         baseline: what a row's reward is compared with: the group's "rows" in the batch, or all valid results of its
             "group", those that ``keep`` leaves out included.
+        replay_age: steps for which the latest right answer of each prompt is kept, to stand in the place of a wrong
+            one where a complete group has none (`neyman.memory`); 0 keeps none.
         modulation: settings of DynaMO's token factor (`neyman.modulation.Modulation`), applied by hosts.
 
     Raises:
@@ -72,6 +74,7 @@ class Strategy:
     max_tries: int = 3
     keep: Keep | None = None
     baseline: str = "rows"
+    replay_age: int = 0
     modulation: Any = None
 
     def __post_init__(self) -> None:
@@ -90,6 +93,7 @@ class Strategy:
         choice("baseline", self.baseline, ("rows", "group"))
         real("prompts", self.prompts, low=0.0, open_low=True)
         integer("max_age", self.max_age, low=0)
+        integer("replay_age", self.replay_age, low=0)
         integer("max_tries", self.max_tries, low=1)
         if self.over_provision not in ("auto", "belief"):
             real("over_provision", self.over_provision, low=0.0, open_low=True)
@@ -108,6 +112,11 @@ class Strategy:
             raise ArgumentError(
                 f"strategy {self.name!r} keeps surplus for {self.max_age} steps, but close={self.close!r} trains "
                 "everything and leaves none: set max_age=0, or close='fixed_train'"
+            )
+        if self.replay_age and self.verdict is None:
+            raise ArgumentError(
+                f"strategy {self.name!r} replays right answers for {self.replay_age} steps, but has no verdict that "
+                "says when a group is complete: give it verdict=neyman.rules.FullGroup(), or replay_age=0"
             )
         if self.verdict is not None and self.allocate.probe:
             raise ArgumentError(

@@ -64,6 +64,8 @@ class Waves:
         self._first = self.size if getattr(verdict, "speculate", False) else self.looks[0]
         keep = engine.strategy.keep
         rows = self.size if keep is None else min(self.size, keep.rows(engine.average))
+        if rows < 2:
+            raise ArgumentError(f"keep must train at least 2 rows of a group, got {rows}: set its size")
         is_filling = engine.strategy.close == "fixed_train" and engine.train_rows is not None
         self.target = _groups_to_train(engine.train_rows, rows) if is_filling else None
         self._undecided, self._committed = {}, 0
@@ -119,6 +121,8 @@ class Waves:
 
     def is_wanted(self, group: Group) -> bool:
         """Whether a group that this step did not need may train in a later one."""
+        if any(slot.replayed for slot in group.slots):  # its answer would be older still
+            return False
         if group.phase is Phase.COMMITTED or not self._at_looks:
             return group.is_trainable
         assert self.verdict is not None
@@ -173,7 +177,9 @@ class Waves:
             decision = self.verdict.decide(successes, trials, group.size, group.prior)
         elif 0 < successes < trials:  # complete
             decision = "commit"
-        if look >= group.size and trials < 2:  # complete, but its results are missing
+        if look >= group.size and trials > 1 and not successes and self._replay(index):
+            self._commit(index)
+        elif look >= group.size and trials < 2:  # complete, but its results are missing
             self.observed.decide(committed=False)
             group.phase, group.reason = Phase.UNFINISHED, Reason.UNDECIDED
         elif decision == "abandon":
@@ -185,6 +191,15 @@ class Waves:
             self._commit(index)
         else:
             self._continue(index)
+
+    def _replay(self, index: int) -> bool:
+        """Put an earlier right answer into a complete group without one; return whether there was one."""
+        engine, group = self._engine, self._engine.groups[index]
+        answer = engine.memory.splice(group) if engine.strategy.replay_age else None
+        if answer is None or answer.rollout_id is None:
+            return False
+        engine.where[answer.rollout_id] = (index, group, answer)
+        return True
 
     def _commit(self, index: int) -> None:
         engine, group = self._engine, self._engine.groups[index]

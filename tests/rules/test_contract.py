@@ -15,6 +15,7 @@ from neyman.rules import (
     InOrder,
     LeastWaste,
     MarginalValue,
+    Rest,
     Revisit,
     Screen,
     Select,
@@ -41,6 +42,11 @@ SELECT = {
     "closest": (ClosestTo(), {"by_place": BY_DRAW, "absorbing": NO_FLOOR}),
     "closest, mean": (ClosestTo(explore="mean"), {"absorbing": BY_MEAN}),
     "least waste": (LeastWaste(), {"absorbing": BY_MEAN}),
+    "rest": (Rest(InOrder()), {"by_place": "the host's order is the rule"}),
+    "rest, ranked": (
+        Rest(HighestVariance(explore="mean"), solved=0.9, failed=-1.0),
+        {"absorbing": BY_MEAN},
+    ),
     "revisit": (Revisit(HighestVariance(explore="mean")), {}),
 }
 ALLOCATE = {

@@ -8,10 +8,12 @@ from typing import Any
 
 from neyman.errors import ArgumentError
 from neyman.presets import (
+    ar3po,
     dynamic_sampling,
     dynamo,
     mopps,
     neyman,
+    pilot_commit,
     polaris,
     reinforce_ada,
     sara,
@@ -31,6 +33,8 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     "polaris": polaris.build,
     "speed": speed.build,
     "reinforce-ada": reinforce_ada.build,
+    "ar3po": ar3po.build,
+    "pilot-commit": pilot_commit.build,
     "neyman": neyman.build,
 }
 

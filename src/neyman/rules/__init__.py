@@ -11,6 +11,7 @@ from neyman.rules.allocate import VarianceOptimal as VarianceOptimal
 from neyman.rules.allocate import WaterLevel as WaterLevel
 from neyman.rules.keep import Balanced as Balanced
 from neyman.rules.marginal import MarginalValue as MarginalValue
+from neyman.rules.rest import Rest as Rest
 from neyman.rules.screen import Screen as Screen
 from neyman.rules.select import ClosestTo as ClosestTo
 from neyman.rules.select import HighestVariance as HighestVariance
@@ -35,6 +36,7 @@ __all__ = [
     "Keep",
     "LeastWaste",
     "MarginalValue",
+    "Rest",
     "Revisit",
     "Screen",
     "Select",

@@ -27,7 +27,8 @@ class StrategyEnds(StrategyHooks):
                     batch, asked = run_step(controller, host, self.brought(step))
                 known |= prompt_by_rollout(asked)
                 expect_sound_batch(batch, controller.strategy, known)
-                ledger, held = controller.ledger, len(controller.held_rollouts)
+                ledger = controller.ledger
+                held = len(controller.held_rollouts) - len(controller.replayable)
                 what = "every rollout asked for must have a fate in the ledger, or be held for a later step"
                 balance = {"requested": ledger.requested, "settled": ledger.rollouts(), "held": held}
                 expect(

@@ -1,0 +1,45 @@
+"""Pilot-Commit: a pilot for each prompt, the full group for those whose pass rate lies within a band.
+
+Source: Pilot-Commit, arXiv 2605.26606.
+"""
+
+from __future__ import annotations
+
+from neyman import beliefs, rules
+from neyman.errors import ArgumentError
+from neyman.strategy import Strategy
+
+
+def build(
+    *,
+    pilot: int | None = None,
+    commit: int | None = None,
+    lower: float = 0.125,
+    upper: float = 0.25,
+    solved: float = 1.0,
+    rest_failed: bool = True,
+    rest: float = 2.0,
+) -> Strategy:
+    """Return `pilot-commit`; with ``max_age=4`` pilots that passed and were not needed wait, as published.
+
+    Args:
+        pilot: rollouts of a pilot; None takes a quarter of the group, at least 2. Published: 32 or 16.
+        commit: rollouts on top for prompts that passed; None takes what is left of the group that the host's batch
+            has for each prompt. Published: 96 or 48.
+        lower: least pass rate; ``upper`` is its distance from 1 at the other end. Published: rates in [.125, .75].
+        upper: least failure rate.
+        solved: pass rate from which a prompt rests.
+        rest_failed: whether prompts with no success rest, too. The public code pilots them in every epoch.
+        rest: how long after its last visit, in passes over the pool; others are back after about one.
+    """
+    if commit is not None and pilot is None:
+        raise ArgumentError(f"commit={commit} needs pilot: say both, e.g. pilot=16, commit=48")
+    size = None if commit is None or pilot is None else pilot + commit
+    return Strategy(
+        name="pilot-commit",
+        select=rules.Rest(rules.InOrder(), solved=solved, failed=0.0 if rest_failed else -1.0, passes=rest),
+        belief=beliefs.Counts(discount=0.0, fade=1.0, prior=(1.0, 1.0)),  # the last visit
+        allocate=rules.Each(size),
+        verdict=rules.Screen(pilot, lower=lower, upper=upper),
+        close="fixed_train",
+    )
