@@ -99,7 +99,9 @@ def test_rows_that_train_without_signal_are_not_replaced():
         # groups a (2 rows, twice), b (1 row), tokens 1, 3 and 4: T = 8, R = 3; by hand
         ("sequence_mean", "equal", [3 / 6 * 2, 3 / 6 * 2, 3 / 3]),
         ("constant", "by_rollouts", [2 * 3 / 5, 2 * 3 / 5, 3 / 5]),
-        ("token_mean", "equal", [3 / 6 * 2, 3 / 6 * 2, 3 / 3]),
+        # the copies hold 5 rows and 2 x 4 + 4 = 12 tokens
+        ("token_mean", "equal", [8 / 12 * 5 / 6 * 2, 8 / 12 * 5 / 6 * 2, 8 / 12 * 5 / 3]),
+        ("token_mean", "by_rollouts", [8 / 12 * 2, 8 / 12 * 2, 8 / 12]),
         ("token_mean", "equal_tokens", [8 / (3 * 4) * 2, 8 / (3 * 4) * 2, 8 / (3 * 4)]),
     ],
 )

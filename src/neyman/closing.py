@@ -173,7 +173,7 @@ def _report(group: Group, outcome: str) -> GroupReport:
         trials=trials,
         outcome=outcome,
         reason=group.reason.value,
-        spare=sum(slot.spare for slot in group.slots),
+        spare=sum(slot.spare for slot in group.valid()),
     )
 
 

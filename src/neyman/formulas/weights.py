@@ -95,7 +95,9 @@ def prompt_weights(
         return np.zeros(rows)
     if copies is not None:
         factors = prompt_weights(codes, n_tokens, prompt_weight=weight, aggregation=loss, trained=live)
-        return _copied(factors, copies, live, codes, len(labels), by_rows=weight == "by_rollouts")
+        times = _copies(copies, live)
+        spoken = _tokens(n_tokens, rows) if loss == "token_mean" else np.ones(rows)
+        return factors * times * _shared(times, live, codes, len(labels), spoken, weight)
     if weight == "equal_tokens":
         return _equal_tokens(_tokens(n_tokens, rows), live, codes, len(labels))
     undiluted = rows / int(live.sum())
@@ -136,24 +138,33 @@ def _equal_tokens(tokens: FloatP, live: NDArray[np.bool_], codes: IntP, n_groups
     return np.where(live & spoken[codes], factor[codes], 0.0)
 
 
-def _copied(
-    factors: FloatP, copies: ArrayLike, live: NDArray[np.bool_], codes: IntP, n_groups: int, *, by_rows: bool
-) -> FloatP:
-    """Let groups count as often as they have copies, the mean over all that count staying a mean."""
+def _copies(copies: ArrayLike, live: NDArray[np.bool_]) -> FloatP:
     times = _checks.nonnegative_array("copies", copies, ndim=1)
-    if len(times) != len(codes):
+    if len(times) != len(live):
         raise ArgumentError(
-            f"copies and groups must have one entry per row each, got {len(times)} and {len(codes)}"
+            f"copies and groups must have one entry per row each, got {len(times)} and {len(live)}"
         )
     if (times[live] < 1.0).any():
         raise ArgumentError(
             "copies must be at least 1 wherever a row is trained; leave the others out of trained"
         )
-    if by_rows:
-        return np.asarray(factors * times * (live.sum() / times[live].sum()))
+    return times
+
+
+def _shared(
+    times: FloatP, live: NDArray[np.bool_], codes: IntP, n_groups: int, tokens: FloatP, weight: str
+) -> float:
+    """Scale factors of single groups to those of their copies, which have more rows, tokens and groups."""
+    rows, spoken = float(live.sum()), float(tokens[live].sum())
+    copied_rows, copied_spoken = float(times[live].sum()), float(tokens[live] @ times[live])
+    if weight == "by_rollouts":
+        return spoken / copied_spoken if copied_spoken else 0.0
     per_group = np.zeros(n_groups)
     per_group[codes[live]] = times[live]
-    return np.asarray(factors * times * ((per_group > 0.0).sum() / per_group.sum()))
+    share = float((per_group > 0.0).sum() / per_group.sum())
+    if weight == "equal_tokens" or not copied_spoken:
+        return share
+    return share * (copied_rows / copied_spoken) / (rows / spoken)
 
 
 def _only_uniform(live: NDArray[np.bool_], size: FloatP, rows: int) -> FloatP:

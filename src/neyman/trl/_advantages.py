@@ -65,6 +65,20 @@ def _check_bnpo(trainer: Any, strategy: Strategy) -> None:
         )
 
 
+def check_baseline(trainer: Any, strategy: Strategy, *, is_rloo: bool) -> None:
+    """Refuse a baseline over rollouts that do not train where their part of the reward is not computed.
+
+    Raises:
+        ArgumentError: RLOO with a KL penalty in the reward.
+    """
+    if strategy.baseline == "group" and is_rloo and trainer.beta != 0.0:
+        raise ArgumentError(
+            f"strategy {strategy.name!r} compares rewards with all rollouts of the prompt (baseline='group'), and "
+            f"RLOO's KL penalty (beta={trainer.beta}) is known of the trained rows alone: set beta=0, use GRPOTrainer, "
+            "or baseline='rows'"
+        )
+
+
 def estimator(trainer: Any, *, is_rloo: bool) -> str:
     """Return the name of the advantage that the trainer's settings ask for."""
     if is_rloo:

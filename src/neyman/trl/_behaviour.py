@@ -30,12 +30,14 @@ def check_carry_over(session: Session) -> None:
     corrected = getattr(trainer, "use_vllm", False) and getattr(
         trainer, "vllm_importance_sampling_correction", False
     )
-    if session.controller.strategy.max_age and corrected:
-        raise ArgumentError(
-            f"max_age={session.controller.strategy.max_age} carries rollouts over, and TRL's vLLM correction assumes "
-            "that all were sampled by the current weights: use max_age=0, or "
-            "vllm_importance_sampling_correction=False"
-        )
+    strategy = session.controller.strategy
+    for name in ("max_age", "replay_age"):
+        if getattr(strategy, name) and corrected:
+            raise ArgumentError(
+                f"{name}={getattr(strategy, name)} trains rollouts of earlier steps, and TRL's vLLM correction assumes "
+                f"that all were sampled by the current weights: use {name}=0, or "
+                "vllm_importance_sampling_correction=False"
+            )
 
 
 def note_behaviour(session: Session, rollouts: list[Rollout]) -> None:

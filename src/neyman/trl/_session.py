@@ -19,7 +19,14 @@ from neyman.identity import describe
 from neyman.keyed import fingerprint
 from neyman.step import Batch, Budget, Outcome, Request
 from neyman.strategy import Strategy
-from neyman.trl._advantages import aggregation, estimator, grpo_advantages, rloo_advantages, total_reward
+from neyman.trl._advantages import (
+    aggregation,
+    check_baseline,
+    estimator,
+    grpo_advantages,
+    rloo_advantages,
+    total_reward,
+)
 from neyman.trl._alarms import Alarms
 from neyman.trl._behaviour import check_carry_over, note_behaviour, restore_behaviour
 from neyman.trl._checkpoint import Checkpoint
@@ -100,6 +107,7 @@ class Session:
                 "'uniform'"
             )
         check_carry_over(self)
+        check_baseline(trainer, strategy, is_rloo=self.is_rloo)
         check_fit(trainer, strategy, self.prompts, self.budget, self._aggregation)
         register_features(trainer, self.controller.strategy.belief, self.prompts, features)
         self.checkpoint = Checkpoint(self)
@@ -110,6 +118,7 @@ class Session:
         self.matrix: Any = None
         self.scored: tuple[Any, ...] | None = None
         self._rollouts: list[Rollout] | None = None
+        self._spares: list[list[float]] = []  # rewards of rollouts that are in a baseline and do not train
         self._direct: list[Request] = []
         self._logps: list[torch.Tensor] | None = None
 
@@ -181,6 +190,7 @@ class Session:
             )
         self._alarms.hear(self.batch)
         self._rollouts = [self.generation.store[i] for i in self.batch.rollout_ids.tolist()]
+        self._spares = [self.generation.store[i].rewards for i in self.batch.spare_ids.tolist()]
         self.generation.store.keep(self.controller.held_rollouts)
         note_behaviour(self, list(self.generation.store))
         return self._rollouts, [self.prompts.row(i) for i in self._local(list(self.batch.prompt_ids))]
@@ -269,11 +279,20 @@ class Session:
         return rewards - self.trainer.beta * self._kl(output) if self.is_rloo else rewards
 
     def advantages(self, matrix: Float, rewards: Float) -> Float:
-        """Return the advantages [all ranks' rows] that the trainer's own settings give over ragged groups."""
+        """Return the advantages [all ranks' rows] that the trainer's own settings give over ragged groups.
+
+        Rollouts that do not train but are in their group's baseline count in every statistic of it.
+        """
         assert self.batch is not None
+        rows, groups = len(rewards), self.batch.groups
+        if self._spares:
+            spares = np.array(self._spares, dtype=np.float64)
+            matrix = np.concatenate([matrix, spares])
+            rewards = np.concatenate([rewards, total_reward(self.trainer, spares)])
+            groups = np.concatenate([groups, self.batch.spare_groups])
         if self.is_rloo:
-            return rloo_advantages(self.trainer, rewards, self.batch.groups)
-        return grpo_advantages(self.trainer, matrix, self.batch.groups)
+            return rloo_advantages(self.trainer, rewards, groups)[:rows]
+        return grpo_advantages(self.trainer, matrix, groups)[:rows]
 
     def _weights(self, batch: Batch, output: dict[str, Any]) -> Float:
         """Return the prompt weights by the tokens that the loss counts: without tool results and masked rows."""
@@ -305,8 +324,8 @@ class Session:
         """Whether TRL's own equal-group view of the batch is right to the bit, so that nothing is replaced."""
         size = int(self.trainer.num_generations)
         equal = np.repeat(np.arange(len(batch) // size), size)
-        ages = bool((batch.age == 0).all())
-        return bool(np.array_equal(batch.groups, equal) and (batch.weights == 1.0).all() and ages)
+        whole = bool((batch.age == 0).all()) and not len(batch.spare_ids)
+        return bool(np.array_equal(batch.groups, equal) and (batch.weights == 1.0).all() and whole)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
