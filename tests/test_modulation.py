@@ -624,6 +624,7 @@ def test_every_public_name_resolves_and_others_do_not():
     import neyman.modulation as package
 
     assert all(hasattr(package, name) for name in package.__all__)
-    assert set(package.__all__) == {"Modulation", *package._HOME}
+    settings = {"Modulation", "EntropyAdvantage", "ClipCov", "WReinforce"}
+    assert set(package.__all__) == {*settings, *package._HOME}
     with pytest.raises(AttributeError, match="no attribute"):
         package.nothing  # noqa: B018 - the access itself is under test

@@ -1,9 +1,10 @@
 """Token factors of DynaMO: compensate confident correct tokens, damp tokens that move the entropy most.
 
-The settings (:class:`Modulation`) need nothing but the standard library, so a strategy can carry them; the
-functions need torch and are loaded on first use. Symbols: pi the policy's distribution over the vocabulary at
-a token, H its entropy, L = log pi + H, s2 = sum_v pi_v^2 L_v, xi = I_clip r A the weight of the token in the
-update, dH the entropy change that the update causes.
+Beside them those of other methods: entropy advantages, Clip-Cov, W-REINFORCE. The settings (:class:`Modulation`,
+:class:`EntropyAdvantage`, :class:`ClipCov`, :class:`WReinforce`) need nothing but the standard library, so a strategy
+can carry them; the functions need torch and are loaded on first use. Symbols: pi the policy's distribution over the
+vocabulary at a token, H its entropy, L = log pi + H, s2 = sum_v pi_v^2 L_v, xi = I_clip r A the weight of the token in
+the update, dH the entropy change that the update causes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from neyman.modulation.rivals import ClipCov, EntropyAdvantage, WReinforce
 from neyman.modulation.settings import Modulation
 
 if TYPE_CHECKING:
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
         s2_from_sharpened,
         token_moments,
     )
+    from neyman.modulation.shaping import (
+        clip_cov_factor,
+        entropy_advantage_factor,
+        shaping_factors,
+        token_covariance,
+    )
 
 _HOME = {
     "TokenMoments": "moments",
@@ -51,21 +59,32 @@ _HOME = {
     "beta_stab": "factors",
     "token_change": "factors",
     "token_factors": "factors",
+    "clip_cov_factor": "shaping",
+    "entropy_advantage_factor": "shaping",
+    "shaping_factors": "shaping",
+    "token_covariance": "shaping",
 }
 
 __all__ = [
+    "ClipCov",
+    "EntropyAdvantage",
     "Extremes",
     "Modulation",
     "TokenMoments",
+    "WReinforce",
     "batch_extremes",
     "beta_comp",
     "beta_stab",
+    "clip_cov_factor",
     "entropy",
+    "entropy_advantage_factor",
     "entropy_change",
     "entropy_change_from_moments",
     "published_entropy_change",
     "s2_from_sharpened",
+    "shaping_factors",
     "token_change",
+    "token_covariance",
     "token_factors",
     "token_moments",
     "unclipped",

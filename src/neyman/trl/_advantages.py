@@ -65,6 +65,12 @@ def _check_bnpo(trainer: Any, strategy: Strategy) -> None:
         )
 
 
+def w_reinforce(success: Float, positive: float) -> Float:
+    """Return W-REINFORCE's advantages [rows]: ``positive`` where right, -1 where wrong, 0 where missing (NaN)."""
+    advantages: Float = np.where(success > 0.5, positive, -1.0)
+    return np.where(np.isnan(success), 0.0, advantages)
+
+
 def check_baseline(trainer: Any, strategy: Strategy, *, is_rloo: bool) -> None:
     """Refuse a baseline over rollouts that do not train where their part of the reward is not computed.
 

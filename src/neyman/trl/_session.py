@@ -17,6 +17,7 @@ from neyman.controller import Controller
 from neyman.errors import ArgumentError, ContractError, RunFailedError
 from neyman.identity import describe
 from neyman.keyed import fingerprint
+from neyman.modulation.rivals import WReinforce
 from neyman.step import Batch, Budget, Outcome, Request
 from neyman.strategy import Strategy
 from neyman.trl._advantages import (
@@ -26,6 +27,7 @@ from neyman.trl._advantages import (
     grpo_advantages,
     rloo_advantages,
     total_reward,
+    w_reinforce,
 )
 from neyman.trl._alarms import Alarms
 from neyman.trl._behaviour import check_carry_over, note_behaviour, restore_behaviour
@@ -37,7 +39,7 @@ from neyman.trl._logging import log_step
 from neyman.trl._prompts import Prompts
 from neyman.trl._store import Rollout
 from neyman.trl._success import Success
-from neyman.trl._token_factor import TokenFactor
+from neyman.trl._token_shaping import token_factor
 
 Float = NDArray[np.float64]
 
@@ -85,7 +87,8 @@ class Session:
         kept = trainer._signature_columns if trainer.args.remove_unused_columns else None  # noqa: SLF001
         self.prompts = Prompts(trainer.train_dataset, id_column, hide_ids=hide_ids, kept=kept)
         self.generation = Generation(trainer, self.prompts, Success(success, trainer))
-        self.token_factor = None if modulation is None else TokenFactor(self, modulation)
+        self._w_reinforce = modulation if isinstance(modulation, WReinforce) else None
+        self.token_factor = token_factor(self, modulation)
         world = int(trainer.accelerator.num_processes)
         self._aggregation = aggregation(trainer, strategy, is_rloo=self.is_rloo)
         strategy = strategy.with_options(estimator=estimator(trainer, is_rloo=self.is_rloo))
@@ -284,6 +287,8 @@ class Session:
         Rollouts that do not train but are in their group's baseline count in every statistic of it.
         """
         assert self.batch is not None
+        if self._w_reinforce is not None:
+            return w_reinforce(self.batch.success, self._w_reinforce.positive)
         rows, groups = len(rewards), self.batch.groups
         if self._spares:
             spares = np.array(self._spares, dtype=np.float64)
@@ -324,7 +329,7 @@ class Session:
         """Whether TRL's own equal-group view of the batch is right to the bit, so that nothing is replaced."""
         size = int(self.trainer.num_generations)
         equal = np.repeat(np.arange(len(batch) // size), size)
-        whole = bool((batch.age == 0).all()) and not len(batch.spare_ids)
+        whole = bool((batch.age == 0).all()) and not len(batch.spare_ids) and self._w_reinforce is None
         return bool(np.array_equal(batch.groups, equal) and (batch.weights == 1.0).all() and whole)
 
     @contextmanager

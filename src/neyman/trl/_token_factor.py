@@ -58,7 +58,7 @@ class TokenFactor:
         self._trainer = session.trainer
         if not isinstance(modulation, Modulation):
             raise ArgumentError(
-                f"modulation must be a neyman.modulation.Modulation or None, got {modulation!r}; for example "
+                f"modulation must be settings of neyman.modulation or None, got {modulation!r}; for example "
                 "modulation=Modulation() or Modulation.published()"
             )
         if getattr(self._trainer, "use_liger_loss", False):
@@ -72,11 +72,6 @@ class TokenFactor:
         self._starting = True
         self._inputs: Inputs | None = None
         self._factor: Tensor | None = None
-
-    @property
-    def _per_sequence(self) -> bool:
-        level = getattr(self._trainer, "importance_sampling_level", "token")
-        return self._session.is_rloo or level == "sequence"
 
     @contextmanager
     def applied(self, model: Any, inputs: Inputs) -> Iterator[Inputs]:
@@ -107,10 +102,7 @@ class TokenFactor:
         factor = self._factor
         if factor is None:
             factor = self._from_loss(logps.detach(), entropies.detach())
-        if self._per_sequence:
-            return logps.detach() + factor * (logps - logps.detach())
-        self._inputs["advantages"] = self._inputs["advantages"].unsqueeze(1) * factor
-        return logps
+        return multiplied(self._session, self._inputs, logps, factor)
 
     def _open_window(self, model: Any) -> None:
         """At the start of an optimisation batch, find the extremes of all its micro-batches."""
@@ -169,13 +161,13 @@ class TokenFactor:
     def _from_loss(self, logps: Tensor, entropies: Tensor) -> Tensor:
         """Return the factor of the published form, from the loss's own forward pass."""
         assert self._inputs is not None
-        mask = _mask(self._inputs)
+        mask = token_mask_of(self._inputs)
         change = self._change(self._inputs, logps, entropies, None, mask)
         return self._factors(entropies, change, mask, self._inputs["advantages"])
 
     def _exact(self, model: Any, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
         """Return (entropy, entropy change, mask) of a micro-batch by one pass without gradients."""
-        completion, mask = inputs["completion_ids"], _mask(inputs)
+        completion, mask = inputs["completion_ids"], token_mask_of(inputs)
         logits = self._logits(model, inputs, completion.size(1))
         moments = token_moments(logits, completion, temperature=float(self._trainer.temperature))
         change = self._change(inputs, moments.logp, moments.entropy, moments.s2, mask)
@@ -202,21 +194,10 @@ class TokenFactor:
     def _change(
         self, inputs: Inputs, logp: Tensor, entropy: Tensor, s2: Tensor | None, mask: Tensor
     ) -> Tensor:
-        advantages = inputs["advantages"]
-        old = inputs.get("old_per_token_logps")
-        ratio = torch.ones_like(logp) if old is None else torch.exp(logp - old)
-        if self._session.is_rloo:
-            drift = (logp * mask).sum(1) - inputs["old_logps"]
-            ratio = torch.exp(drift).unsqueeze(1).expand_as(logp)
-        passes = unclipped(
-            _column(advantages),
-            ratio,
-            low=float(self._trainer.epsilon_low),
-            high=float(self._trainer.epsilon_high),
-        )
+        ratio, passes = loss_change(self._session, inputs, logp, mask)
         return token_change(
-            self._modulation,
-            logp=logp, entropy=entropy, advantages=advantages, mask=mask, s2=s2, ratio=ratio, passes=passes,
+            self._modulation, logp=logp, entropy=entropy, advantages=inputs["advantages"], mask=mask, s2=s2,
+            ratio=ratio, passes=passes,
         )  # fmt: skip
 
     def state_dict(self) -> dict[str, list[float] | None]:
@@ -231,7 +212,33 @@ class TokenFactor:
         )  # fmt: skip
 
 
-def _mask(inputs: Inputs) -> Tensor:
+def multiplied(session: Session, inputs: Inputs, logps: Tensor, factor: Tensor) -> Tensor:
+    """Multiply each token's part of the update; return the log-probabilities for the loss to go on with.
+
+    Losses with one ratio per sequence have no place for token advantages: there the gradient of each token's
+    log-probability is scaled and its value left alone.
+    """
+    level = getattr(session.trainer, "importance_sampling_level", "token")
+    if session.is_rloo or level == "sequence":
+        return logps.detach() + factor * (logps - logps.detach())
+    inputs["advantages"] = inputs["advantages"].unsqueeze(1) * factor
+    return logps
+
+
+def loss_change(session: Session, inputs: Inputs, logp: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each token's importance ratio in the loss, and where its clipping passes the gradient."""
+    old = inputs.get("old_per_token_logps")
+    ratio = torch.ones_like(logp) if old is None else torch.exp(logp - old)
+    if session.is_rloo:
+        drift = (logp * mask).sum(1) - inputs["old_logps"]
+        ratio = torch.exp(drift).unsqueeze(1).expand_as(logp)
+    trainer = session.trainer
+    low, high = float(trainer.epsilon_low), float(trainer.epsilon_high)
+    return ratio, unclipped(_column(inputs["advantages"]), ratio, low=low, high=high)
+
+
+def token_mask_of(inputs: Inputs) -> Tensor:
+    """Return which tokens of a micro-batch the loss counts."""
     mask: Tensor = inputs["completion_mask"]
     return mask * inputs["tool_mask"] if "tool_mask" in inputs else mask
 

@@ -1,0 +1,84 @@
+"""Settings of other methods at the level of tokens and rows; free of torch, as DynaMO's are.
+
+Where the host has a method, its own option is the way: TRL's GRPO has clip-higher (``epsilon_high``), fork tokens
+(``top_entropy_quantile``) and an entropy bonus (``entropy_coef``); docs/methods/tokens.md says how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from neyman import _checks
+from neyman.errors import ArgumentError
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntropyAdvantage:
+    """Raise the advantage of uncertain tokens: A + min(alpha H, |A| / kappa), the entropy H taken as a number.
+
+    Args:
+        alpha: advantage per nat, >= 0.
+        kappa: the raise is at most |A| / kappa, so that no sign changes; > 1.
+
+    Source: Cheng et al. (2025), arXiv 2506.14758, with its settings for GRPO.
+    """
+
+    alpha: float = 0.4
+    kappa: float = 2.0
+
+    def __post_init__(self) -> None:
+        _checks.real("alpha", self.alpha, low=0.0)
+        _checks.real("kappa", self.kappa, low=1.0, open_low=True)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipCov:
+    """Leave out the gradient of some tokens whose log-probability and advantage vary together most.
+
+    Of the tokens with low < (A - mean A)(log pi - mean log pi) < high, a random share of all tokens, at least one, has
+    no gradient. Means are over the rows at hand, as in the authors' code, so that it depends on their packing.
+
+    Args:
+        share: of the valid tokens, > 0.
+        low: covariance above which a token may be chosen.
+        high: covariance below which it may.
+
+    Source: Cui et al. (2025), arXiv 2505.22617, and the authors' public code for the settings.
+    """
+
+    share: float = 2e-4
+    low: float = 1.0
+    high: float = 5.0
+
+    def __post_init__(self) -> None:
+        _checks.real("share", self.share, low=0.0, high=1.0, open_low=True)
+        _checks.real("low", self.low)
+        _checks.real("high", self.high)
+        if self.low >= self.high:
+            raise ArgumentError(f"low must be below high, got {self.low} and {self.high}")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WReinforce:
+    """REINFORCE on outcomes of +1 and -1 without a baseline, right answers weighted down.
+
+    The advantage of a row is ``positive`` where it is right and -1 where it is wrong, whatever its group: groups
+    whose outcomes are all equal train too.
+
+    Args:
+        positive: weight of right answers, in [0, 1]; 0 reinforces from failures alone, 1 is plain REINFORCE.
+
+    Source: Zhu et al. (2025), arXiv 2506.01347.
+    """
+
+    positive: float = 0.1
+
+    def __post_init__(self) -> None:
+        _checks.real("positive", self.positive, low=0.0, high=1.0)
+
+
+Shaping = EntropyAdvantage | ClipCov

@@ -1,0 +1,137 @@
+"""Factors on each token's advantage by the methods beside DynaMO's."""
+
+from __future__ import annotations
+
+from neyman import _checks
+from neyman.modulation._tensors import float_tensor, per_token, token_mask
+from neyman.modulation.rivals import ClipCov, EntropyAdvantage, Shaping
+
+import torch  # isort: skip - after _tensors, whose import names the extra where torch is absent
+from torch import Tensor  # isort: skip
+
+
+def entropy_advantage_factor(
+    entropy: Tensor, advantages: Tensor, mask: Tensor, alpha: float, kappa: float
+) -> Tensor:
+    """Return (A + min(alpha H, |A| / kappa)) / A, the factor of an advantage raised by entropy.
+
+    Args:
+        entropy: (B, T) H, nats.
+        advantages: (B,), (B, 1) or (B, T).
+        mask: (B, T), nonzero on valid tokens.
+        alpha: advantage per nat, >= 0.
+        kappa: > 1.
+
+    Returns:
+        (B, T) in [1 - 1/kappa, 1 + 1/kappa], detached; 1 on masked tokens and where the advantage is 0, as nothing
+        is raised there.
+
+    Raises:
+        ArgumentError: a setting is out of range, or shapes do not match.
+
+    Source:
+        Cheng et al. (2025), arXiv 2506.14758.
+
+    Example:
+        >>> entropy_advantage_factor(torch.tensor([[0.5, 9.0]]), torch.tensor([-1.0]), torch.ones(1, 2), 0.4, 2.0)
+        tensor([[0.8000, 0.5000]])
+    """
+    _checks.real("alpha", alpha, low=0.0)
+    _checks.real("kappa", kappa, low=1.0, open_low=True)
+    entropy = float_tensor("entropy", entropy)
+    shape = tuple(entropy.shape)
+    spread = per_token("advantages", advantages, shape).to(entropy.dtype)
+    raised = torch.minimum(alpha * entropy, spread.abs() / kappa)
+    acting = token_mask(mask, shape) & (spread != 0) & raised.isfinite()
+    one = entropy.new_ones(())
+    return torch.where(acting, 1.0 + raised / torch.where(spread == 0, one, spread), one)
+
+
+def token_covariance(advantages: Tensor, logp: Tensor, mask: Tensor) -> Tensor:
+    """Return (A - mean A)(log pi - mean log pi) of every token, means over the valid tokens.
+
+    Args:
+        advantages: (B,), (B, 1) or (B, T).
+        logp: (B, T) log pi of the sampled tokens.
+        mask: (B, T), nonzero on valid tokens.
+
+    Returns:
+        (B, T), detached; 0 on masked tokens.
+
+    Raises:
+        ArgumentError: shapes do not match.
+
+    Source:
+        Cui et al. (2025), arXiv 2505.22617.
+
+    Example:
+        >>> token_covariance(torch.tensor([1.0, -1.0]), torch.tensor([[-1.0], [-3.0]]), torch.ones(2, 1)).tolist()
+        [[1.0], [1.0]]
+    """
+    logp = float_tensor("logp", logp)
+    shape = tuple(logp.shape)
+    valid = token_mask(mask, shape)
+    zero = logp.new_zeros(())
+    count = valid.sum().clamp(min=1)
+    parts = []
+    for value in (per_token("advantages", advantages, shape).to(logp.dtype), logp):
+        live = torch.where(valid, value, zero)  # where, not a product: what stands on padding may be NaN
+        parts.append(torch.where(valid, live - live.sum() / count, zero))
+    return parts[0] * parts[1]
+
+
+def clip_cov_factor(
+    advantages: Tensor,
+    logp: Tensor,
+    mask: Tensor,
+    settings: ClipCov,
+    generator: torch.Generator,
+    passes: Tensor | None = None,
+) -> Tensor:
+    """Return 0 on the tokens whose gradient Clip-Cov leaves out, 1 on the others.
+
+    Args:
+        advantages: (B,), (B, 1) or (B, T).
+        logp: (B, T) log pi of the sampled tokens.
+        mask: (B, T), nonzero on valid tokens.
+        settings: how many, and between which covariances.
+        generator: of the CPU; draws which.
+        passes: I_clip, nonzero where the gradient passes; clipped tokens are not chosen. Default all pass.
+
+    Returns:
+        (B, T), detached.
+
+    Raises:
+        ArgumentError: shapes do not match.
+
+    Source:
+        Cui et al. (2025), arXiv 2505.22617.
+    """
+    covariance = token_covariance(advantages, logp, mask)
+    shape = tuple(covariance.shape)
+    valid = token_mask(mask, shape)
+    eligible = valid & (covariance > settings.low) & (covariance < settings.high)
+    if passes is not None:
+        eligible &= per_token("passes", passes, shape).bool()
+    places = eligible.flatten().nonzero().flatten()
+    wanted = max(1, int(settings.share * int(valid.sum())))
+    order = torch.randperm(len(places), generator=generator).to(places.device)
+    factor = torch.ones_like(covariance).flatten()
+    factor[places[order[:wanted]]] = 0.0
+    return factor.reshape(shape)
+
+
+def shaping_factors(
+    settings: Shaping,
+    *,
+    logp: Tensor,
+    entropy: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    generator: torch.Generator,
+    passes: Tensor | None = None,
+) -> Tensor:
+    """Return the factor on each token's advantage by one of the methods; arguments as above."""
+    if isinstance(settings, EntropyAdvantage):
+        return entropy_advantage_factor(entropy, advantages, mask, settings.alpha, settings.kappa)
+    return clip_cov_factor(advantages, logp, mask, settings, generator, passes)
