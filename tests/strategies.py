@@ -132,7 +132,7 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     "ar3po, streaming": lambda **o: preset("ar3po", stage=3, stages=2, replay_age=1, close="streaming", **o),
     "pilot-commit": lambda **o: preset("pilot-commit", pilot=4, commit=4, **o),
     "pilot-commit, carry": lambda **o: preset(
-        "pilot-commit", pilot=2, commit=2, lower=0.5, upper=0.5, max_age=4, over_provision=3.0, **o
+        "pilot-commit", pilot=2, commit=2, pass_lower=0.5, pass_upper=0.5, max_age=4, over_provision=3.0, **o
     ),
     "dynamic-sampling": lambda **o: preset("dynamic-sampling", group_size=4, **o),
     "dynamic-sampling, carry": lambda **o: preset("dynamic-sampling", group_size=4, max_age=1, **o),

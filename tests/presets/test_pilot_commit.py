@@ -16,7 +16,7 @@ from strategies import through_json
 
 
 def build(budget, rows, *, pilot=4, commit=4, pool=None, **options):
-    options = {"lower": 0.25, "upper": 0.5, "over_provision": 1.0, **options}
+    options = {"pass_lower": 0.25, "pass_upper": 0.5, "over_provision": 1.0, **options}
     strategy = preset("pilot-commit", pilot=pilot, commit=commit, **options)
     return Controller(strategy, Budget(rollouts=budget), train_rows=rows, pool=pool, fill="none")
 

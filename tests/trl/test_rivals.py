@@ -90,7 +90,9 @@ def test_replaced_groups_give_the_gradient_of_their_copies(bench: Any, cls: Any)
 
 @pytest.mark.parametrize("name", ["speed", "pilot-commit"])
 def test_screened_groups_fill_the_trainers_batch(bench: Any, name: str) -> None:
-    options = {"lower": 0.25, "upper": 0.25, "pilot": 4, "commit": 4} if name == "pilot-commit" else {}
+    options = (
+        {"pass_lower": 0.25, "pass_upper": 0.25, "pilot": 4, "commit": 4} if name == "pilot-commit" else {}
+    )
     run = bench.train(GRPOTrainer, neyman.preset(name, max_age=2, **options), max_steps=3)
     for _, batch in run.batches:
         assert len(batch) == 32

@@ -14,8 +14,8 @@ def build(
     *,
     pilot: int | None = None,
     commit: int | None = None,
-    lower: float = 0.125,
-    upper: float = 0.25,
+    pass_lower: float = 0.125,
+    pass_upper: float = 0.25,
     solved: float = 1.0,
     rest_failed: bool = True,
     rest: float = 2.0,
@@ -26,8 +26,8 @@ def build(
         pilot: rollouts of a pilot; None takes a quarter of the group, at least 2. Published: 32 or 16.
         commit: rollouts on top for prompts that passed; None takes what is left of the group that the host's batch
             has for each prompt. Published: 96 or 48.
-        lower: least pass rate; ``upper`` is its distance from 1 at the other end. Published: rates in [.125, .75].
-        upper: least failure rate.
+        pass_lower: least pass rate of a pilot.
+        pass_upper: least failure rate. Published: pass rates in [.125, .75].
         solved: pass rate from which a prompt rests.
         rest_failed: whether prompts with no success rest, too. The public code pilots them in every epoch.
         rest: how long after its last visit, in passes over the pool; others are back after about one.
@@ -40,6 +40,6 @@ def build(
         select=rules.Rest(rules.InOrder(), solved=solved, failed=0.0 if rest_failed else -1.0, passes=rest),
         belief=beliefs.Counts(discount=0.0, fade=1.0, prior=(1.0, 1.0)),  # the last visit
         allocate=rules.Each(size),
-        verdict=rules.Screen(pilot, lower=lower, upper=upper),
+        verdict=rules.Screen(pilot, lower=pass_lower, upper=pass_upper),
         close="fixed_train",
     )
