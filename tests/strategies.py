@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 import neyman
 from neyman import Batch, Budget, Controller, Outcome, Strategy, preset
-from neyman.beliefs import Belief, BinomialResidual, Counts, CountsWithGP, PublishedGP, default
+from neyman.beliefs import (
+    Belief,
+    BinomialResidual,
+    Counts,
+    CountsWithGP,
+    PublishedGP,
+    Ridge,
+    StateDynamics,
+    Streaks,
+    default,
+)
 from neyman.groups import Phase, SlotState
 from neyman.keyed import PromptId
 from neyman.testing import Host, run_step  # noqa: F401 (vocabulary for the tests that import from here)
@@ -93,6 +103,10 @@ BELIEFS: dict[str, Callable[[], Belief]] = {
     "published": PublishedGP,
     "published, low rank": lambda: PublishedGP(dense_limit=2, landmarks=4),
     "published, prior variance": lambda: PublishedGP(variance="prior"),
+    "dynamics": StateDynamics,
+    "dynamics, local": lambda: StateDynamics(decay=0.9, prior="local", size=4),
+    "streaks": Streaks,
+    "ridge": Ridge,
 }
 
 

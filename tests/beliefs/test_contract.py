@@ -15,6 +15,10 @@ _NEVER_UPDATED = {
     "never_forgets": "the published covariance is never updated",
 }
 _APPROXIMATE = {"portion_tolerance": 0.01}  # a likelihood approximated once per portion
+_THREE_RATES = {
+    "trust": 0.5,  # it knows three states and no rates: one success in a million is mixed
+    "convinced": 0.7,  # of a state that has come back 60 times, it expects an end at each step
+}
 STATED: dict[str, dict[str, object]] = {
     "counts, fixed prior": {
         "never_forgets": "discount = fade = 1 is the posterior of a rate that never moves"
@@ -26,6 +30,12 @@ STATED: dict[str, dict[str, object]] = {
     "published": _NEVER_UPDATED,
     "published, low rank": _NEVER_UPDATED,
     "published, prior variance": _NEVER_UPDATED,
+    "dynamics": _THREE_RATES,
+    "dynamics, local": _THREE_RATES,
+    "ridge": {
+        "trust": 0.011,  # predictions are clipped to [.01, .99]
+        "never_forgets": "a point prediction, as published, has no variance",
+    },
 }
 
 

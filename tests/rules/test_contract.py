@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from neyman import rules
+from neyman.beliefs import Belief, Counts, StateDynamics, Streaks
 from neyman.rules import (
     Allocate,
     ClosestTo,
@@ -13,12 +14,16 @@ from neyman.rules import (
     FullGroup,
     HighestVariance,
     InOrder,
+    Inverse,
+    Knapsack,
     LeastWaste,
     MarginalValue,
+    MostMixed,
     Rest,
     Revisit,
     Screen,
     Select,
+    SkipUniform,
     Until,
     VarianceOptimal,
     Verdict,
@@ -31,6 +36,9 @@ BY_DRAW = "one posterior draw per place: the candidates' order is the order of t
 BY_MEAN = "it ranks by what it thinks and never looks again at what it thinks uniform"
 NO_FLOOR = "it explores in proportion to what is uncertain, without a floor"
 
+BY_KEY = "draws, and ties, are keyed by prompt"
+FIRST = "the first that are not passed over"
+
 #: A rule, and what it cannot keep with the reason; a reason that does not hold fails.
 SELECT = {
     "in order": (InOrder(), {"by_place": "the host's order is the rule"}),
@@ -41,6 +49,14 @@ SELECT = {
     ),
     "closest": (ClosestTo(), {"by_place": BY_DRAW, "absorbing": NO_FLOOR}),
     "closest, mean": (ClosestTo(explore="mean"), {"absorbing": BY_MEAN}),
+    "closest, band": (
+        ClosestTo(band=(0.3, 0.7)),
+        {"by_place": "what lies in the band comes in the candidates' order", "absorbing": NO_FLOOR},
+    ),
+    "most mixed": (MostMixed(), {"absorbing": BY_MEAN, "make_belief": StateDynamics, "by_name": BY_KEY}),
+    "most mixed, entropy": (MostMixed(entropy=0.5), {"absorbing": BY_MEAN}),
+    "skip": (SkipUniform(), {"by_place": FIRST, "by_name": BY_KEY}),
+    "skip, streaks": (SkipUniform(), {"by_place": FIRST, "make_belief": Streaks}),
     "least waste": (LeastWaste(), {"absorbing": BY_MEAN}),
     "rest": (Rest(InOrder()), {"by_place": "the host's order is the rule"}),
     "rest, ranked": (
@@ -49,6 +65,7 @@ SELECT = {
     ),
     "revisit": (Revisit(HighestVariance(explore="mean")), {}),
 }
+ROUNDS = "it rounds by the largest remainder"
 ALLOCATE = {
     "each": (Each(), {"order_slack": 1}),  # what does not divide goes to the first
     "each, of a size": (Each(4), {"bounds": (4, 4)}),
@@ -61,10 +78,24 @@ ALLOCATE = {
     ),
     # That it may leave prompts closed is its own idea: tests/rules/test_marginal.py.
     "marginal": (MarginalValue(upper=12, opens=False), {"bounds": (2, 12)}),
+    "inverse accuracy": (Inverse("accuracy", 2, 12), {"bounds": (2, 12)}),
+    "inverse variance": (
+        Inverse("variance", 2, 12, probe=2),
+        {"bounds": (2, 12), "loses_with_budget": ROUNDS},
+    ),
+    "inverse variance, plug-in": (
+        Inverse("variance", 2, 12, plug_in=True),
+        {"bounds": (2, 12), "loses_with_budget": ROUNDS},
+    ),
+    "knapsack": (Knapsack(2, 12), {"bounds": (2, 12)}),
+    "knapsack, no upper bound": (
+        Knapsack(3, None, cost="expectation"),
+        {"bounds": (3, None)},
+    ),
     "water level": (WaterLevel(2, 12, probe=2), {"bounds": (2, 12)}),
     "water level, published": (
         WaterLevel(2, 12, variant="published"),
-        {"bounds": (2, 12), "loses_with_budget": "it rounds by the largest remainder"},
+        {"bounds": (2, 12), "loses_with_budget": ROUNDS},
     ),
 }
 BAND = "pass rates outside the band are given up"
@@ -93,12 +124,19 @@ def state(suite: object, rule: object, attributes: dict[str, object]) -> None:
 
 
 class TestEverySelect(SelectSuite):
+    @staticmethod
+    def make_belief() -> Belief:
+        return Counts(prior=(1.0, 1.0), discount=1.0, fade=1.0)
+
     @pytest.fixture(autouse=True, params=SELECT)
     def kind(self, request):
         state(self, *SELECT[request.param])
 
     def make(self) -> Select:
         return self.rule
+
+    def belief(self) -> Belief:
+        return self.make_belief()
 
 
 class TestEveryAllocate(AllocateSuite):

@@ -10,11 +10,15 @@ from neyman.beliefs._beta import beta_parameters as beta_parameters
 from neyman.beliefs._beta import match_beta as match_beta
 from neyman.beliefs._counts import Counts as Counts
 from neyman.beliefs._default import default as default
+from neyman.beliefs._default import for_variant as for_variant
+from neyman.beliefs._dynamics import StateDynamics as StateDynamics
 from neyman.beliefs._hybrid import CountsWithGP as CountsWithGP
 from neyman.beliefs._protocol import Belief as Belief
 from neyman.beliefs._protocol import PromptId as PromptId
 from neyman.beliefs._published_gp import PublishedGP as PublishedGP
 from neyman.beliefs._residual import BinomialResidual as BinomialResidual
+from neyman.beliefs._ridge import Ridge as Ridge
+from neyman.beliefs._streaks import Streaks as Streaks
 
 __all__ = [
     "Belief",
@@ -24,7 +28,11 @@ __all__ = [
     "ModelAverage",
     "PromptId",
     "PublishedGP",
+    "Ridge",
+    "StateDynamics",
+    "Streaks",
     "beta_parameters",
     "default",
+    "for_variant",
     "match_beta",
 ]

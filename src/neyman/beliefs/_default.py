@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from numpy.typing import ArrayLike
 
+from neyman._checks import choice
 from neyman.beliefs._average import ModelAverage
-from neyman.beliefs._protocol import PromptId
+from neyman.beliefs._protocol import Belief, PromptId
+from neyman.beliefs._published_gp import PublishedGP
 from neyman.beliefs._residual import BinomialResidual
 
 # Picked by log-loss on two recorded runs of a policy of 0.1M parameters that learns within tens of steps.
@@ -44,3 +46,17 @@ def default(
     if ids is not None or features is not None:
         belief.register([] if ids is None else ids, features)
     return belief
+
+
+def for_variant(variant: str) -> Belief:
+    """Return VIP's process for "published", the default belief for "exact".
+
+    Raises:
+        ArgumentError: another variant.
+
+    Example:
+        >>> type(for_variant("published")).__name__, type(for_variant("exact")).__name__
+        ('PublishedGP', 'ModelAverage')
+    """
+    choice("variant", variant, ("exact", "published"))
+    return PublishedGP() if variant == "published" else default()

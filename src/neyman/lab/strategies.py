@@ -61,7 +61,7 @@ def build_strategy(
     if name not in PRESETS:
         raise ArgumentError(f"strategy must be one of {', '.join(map(repr, strategy_names()))}, got {name!r}")
     own = PRESETS[name].__kwdefaults__ or {}
-    if own.get("lower") is not None:
+    if (own.get("lower") or 0) > least:
         given.setdefault("lower", max(least, group_size // 2))
     if "modulation" in own:
         given.setdefault("modulation", None)

@@ -12,11 +12,18 @@ from neyman.strategy import Strategy
 
 
 def build(*, lower: int = 4, upper: int = 32, variant: str = "sqrt", modulation: Any = "default") -> Strategy:
-    """Return `dynamo`; ``modulation=None`` leaves the tokens alone."""
+    """Return `dynamo`.
+
+    Args:
+        lower: fewest rollouts per prompt; the published script has 8.
+        upper: most rollouts per prompt; the published script has 24.
+        variant: "sqrt", or "published" for the authors' water level and token factor.
+        modulation: the token factor's settings; None leaves the tokens alone.
+    """
     if modulation == "default":
         from neyman.modulation import Modulation  # noqa: PLC0415 (torch is an extra)
 
-        modulation = Modulation()
+        modulation = Modulation.published() if variant == "published" else Modulation()
     return Strategy(
         name="dynamo",
         allocate=rules.WaterLevel(lower, upper, variant=variant),

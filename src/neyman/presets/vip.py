@@ -20,7 +20,16 @@ def build(
     probe: int = 0,
     estimator: str = "rloo",
 ) -> Strategy:
-    """Return `vip`; ``variant="published"`` rounds and plugs in means as the paper does."""
+    """Return `vip`.
+
+    Args:
+        lower: fewest rollouts per prompt.
+        upper: most rollouts per prompt.
+        belief: what is thought of each prompt; None takes the default.
+        variant: "exact", or "published" for the paper's rounding, plugged-in means and Gaussian process.
+        probe: rollouts that every prompt gets first, before the rest is counted in the light of them.
+        estimator: how advantages are computed.
+    """
     allocate = rules.VarianceOptimal(
         lower,
         upper,
@@ -32,6 +41,6 @@ def build(
     return Strategy(
         name="vip",
         allocate=allocate,
-        belief=beliefs.default() if belief is None else belief,
+        belief=beliefs.for_variant(variant) if belief is None else belief,
         estimator=estimator,
     )

@@ -9,7 +9,10 @@ from neyman.rules._view import Verdict as Verdict
 from neyman.rules.allocate import Each as Each
 from neyman.rules.allocate import VarianceOptimal as VarianceOptimal
 from neyman.rules.allocate import WaterLevel as WaterLevel
+from neyman.rules.forecast import MostMixed as MostMixed
+from neyman.rules.inverse import Inverse as Inverse
 from neyman.rules.keep import Balanced as Balanced
+from neyman.rules.knapsack import Knapsack as Knapsack
 from neyman.rules.marginal import MarginalValue as MarginalValue
 from neyman.rules.rest import Rest as Rest
 from neyman.rules.screen import Screen as Screen
@@ -18,6 +21,7 @@ from neyman.rules.select import HighestVariance as HighestVariance
 from neyman.rules.select import InOrder as InOrder
 from neyman.rules.select import LeastWaste as LeastWaste
 from neyman.rules.select import Revisit as Revisit
+from neyman.rules.skip import SkipUniform as SkipUniform
 from neyman.rules.stop import EarlyVerdict as EarlyVerdict
 from neyman.rules.stop import FullGroup as FullGroup
 from neyman.rules.stop import WorthVerdict as WorthVerdict
@@ -33,13 +37,17 @@ __all__ = [
     "FullGroup",
     "HighestVariance",
     "InOrder",
+    "Inverse",
     "Keep",
+    "Knapsack",
     "LeastWaste",
     "MarginalValue",
+    "MostMixed",
     "Rest",
     "Revisit",
     "Screen",
     "Select",
+    "SkipUniform",
     "StepView",
     "Until",
     "VarianceOptimal",

@@ -29,7 +29,7 @@ class InOrder:
         return brought + view.fresh(count - len(brought)) if len(brought) < count else brought
 
 
-def _candidates(view: StepView, among: float, count: int) -> list[PromptId]:
+def candidates(view: StepView, among: float, count: int) -> list[PromptId]:
     """Return the host's prompts and enough of the pool for ``among`` times ``count``."""
     ids = list(view.candidates)
     return ids + view.browse(max(0, round(among * count) - len(ids)))
@@ -42,7 +42,7 @@ def _rates(view: StepView, ids: list[PromptId], explore: str) -> FloatP:
     return view.belief.predict(ids)[0]
 
 
-def _best(ids: list[PromptId], score: FloatP, count: int) -> list[PromptId]:
+def best(ids: list[PromptId], score: FloatP, count: int) -> list[PromptId]:
     """Return the ``count`` prompts of the highest score, best first; ties keep the candidates' order."""
     return [ids[i] for i in np.argsort(-score, kind="stable")[:count]]
 
@@ -69,13 +69,13 @@ class HighestVariance:
 
     def pick(self, view: StepView, count: int) -> list[PromptId]:
         """Return the best ``count`` of the candidates, best first; ties keep the candidates' order."""
-        ids = _candidates(view, self.among, count)
+        ids = candidates(view, self.among, count)
         if not ids:
             return []
         if self.explore == "mean":
-            return _best(ids, view.belief.expected_variance(ids), count)
+            return best(ids, view.belief.expected_variance(ids), count)
         rate = _rates(view, ids, self.explore)
-        return _best(ids, rate * (1.0 - rate), count)
+        return best(ids, rate * (1.0 - rate), count)
 
 
 @final
@@ -87,23 +87,35 @@ class ClosestTo:
         target: the success rate looked for.
         among: candidates looked at, as a multiple of the prompts to pick; the host's own always are.
         explore: "thompson" takes one posterior draw per candidate, "mean" the posterior mean.
+        band: (low, high): candidates with a rate inside come first, in their order; the others by their distance.
 
-    Source: MoPPS, arXiv 2507.04632 (posterior draws); PCL, arXiv 2510.01135 (means of a value model).
+    Source: MoPPS, arXiv 2507.04632 (posterior draws; its "threshold" mode is the band (.3, .7)); PCL, arXiv
+    2510.01135 (means of a value model).
     """
 
     target: float = 0.5
     among: float = 8.0
     explore: str = "thompson"
+    band: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         real("target", self.target, low=0.0, high=1.0)
         real("among", self.among, low=1.0)
         choice("explore", self.explore, ("thompson", "mean"))
+        if self.band is not None:
+            low, high = self.band
+            real("band", low, low=0.0, high=real("band", high, low=0.0, high=1.0))
 
     def pick(self, view: StepView, count: int) -> list[PromptId]:
         """Return the nearest ``count`` of the candidates, nearest first; ties keep the candidates' order."""
-        ids = _candidates(view, self.among, count)
-        return _best(ids, -np.abs(_rates(view, ids, self.explore) - self.target), count) if ids else []
+        ids = candidates(view, self.among, count)
+        if not ids:
+            return []
+        rate = _rates(view, ids, self.explore)
+        distance = np.abs(rate - self.target)
+        if self.band is not None:
+            distance[(rate >= self.band[0]) & (rate <= self.band[1])] = -1.0
+        return best(ids, -distance, count)
 
 
 @final
@@ -127,8 +139,8 @@ class LeastWaste:
 
     def pick(self, view: StepView, count: int) -> list[PromptId]:
         """Return the ``count`` cheapest candidates, cheapest first; ties keep the candidates' order."""
-        ids = _candidates(view, self.among, count)
-        return _best(ids, -waste_of(view, ids, self.looks), count) if ids else []
+        ids = candidates(view, self.among, count)
+        return best(ids, -waste_of(view, ids, self.looks), count) if ids else []
 
 
 def waste_of(view: StepView, ids: list[PromptId], looks: tuple[int, ...]) -> FloatP:

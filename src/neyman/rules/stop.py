@@ -73,6 +73,7 @@ class EarlyVerdict:
             savings; "stop" trains the prefix as it is.
         speculate: ask for the whole group at once and cancel what a verdict makes needless, for hosts that
             stream and abort; the default asks from look to look.
+        prior: Beta parameters for every prompt, whatever the belief says; None takes each prompt's own.
 
     Source: SARA, arXiv 2607.26253, section 3; asymmetric priors are ours.
     """
@@ -82,6 +83,7 @@ class EarlyVerdict:
     min_probe: int = 2
     after_commit: str = "complete"
     speculate: bool = False
+    prior: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         real("threshold", self.threshold, low=0.0, high=1.0)
@@ -89,6 +91,9 @@ class EarlyVerdict:
         choice("after_commit", self.after_commit, ("complete", "stop"))
         if self.schedule is not None:
             _check_schedule(self.schedule, least=self.min_probe)
+        if self.prior is not None:
+            for parameter in self.prior:
+                real("prior", parameter, low=0.0, open_low=True)
 
     def looks(self, group_size: int) -> tuple[int, ...]:
         """Return the prefix lengths at which a verdict is taken, ending with the group's size."""
@@ -107,7 +112,7 @@ class EarlyVerdict:
             return "abandon"
         if trials < self.min_probe:
             return "continue"
-        effective = _effective(successes, trials, group_size, prior)
+        effective = _effective(successes, trials, group_size, self.prior or prior)
         return "abandon" if effective < self.threshold else "continue"
 
 

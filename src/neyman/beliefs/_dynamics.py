@@ -1,0 +1,257 @@
+"""DPS's belief: a group is all wrong, mixed or all right, and a hidden Markov model says which it will be next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neyman._checks import FloatP, IntP, choice, integer, prompt_ids, real, sizes_per_prompt
+from neyman.beliefs._beta import beta_mixed_probability, beta_sample, expected_spread
+from neyman.beliefs._protocol import PromptId
+from neyman.beliefs._state import check_clock, check_state, pack_array, unpack_array
+from neyman.beliefs._table import PromptTable, checked_counts
+from neyman.errors import StateError
+
+_VERSION = 1
+_KEYS = ("clock", "ids", "seen", "successes", "trials", "transitions", "states")
+_COUNTS = ("seen", "successes", "trials")
+_SETTLED: Final = 1e-12  # of a transition count: what is left of the evidence is below rounding
+
+#: Dirichlet counts of a transition, row = to, column = from, in the order all wrong, mixed, all right.
+PRIORS: Final[Mapping[str, FloatP]] = {
+    "even": np.ones((3, 3)),
+    "progress": np.array([[1.0, 0.5, 0.5], [1.0, 1.0, 0.5], [1.0, 1.0, 1.0]]),
+    "stability": np.array([[1.0, 0.5, 0.5], [0.5, 1.0, 0.5], [0.5, 0.5, 1.0]]),
+    "local": np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]),
+}
+
+
+@final
+class StateDynamics:
+    """A hidden Markov model per prompt over the state of its group: all wrong, mixed, all right.
+
+    With Dirichlet counts A (row = to, column = from, prior A0) and a distribution over states pi, uniform at first:
+    a visit shows its state, ``pi' = one-hot``, and counts the transition, ``A' = decay A + (1 - decay) A0 + U`` with
+    U the normalised ``outer(pi', pi) * P``, P the columns of A divided by their sums. A step without a visit has
+    ``pi' = P pi`` and U = 0. The prediction for the next step is ``P' pi'``.
+
+    Success rates follow from the state alone: a group of ``size`` that is all wrong leaves Beta(1, size + 1), all
+    right Beta(size + 1, 1), mixed Beta(2, 2). DPS itself has no rates; rules that need them get these.
+
+    Args:
+        decay: what the transition counts keep per step, observed or not, in [0, 1].
+        prior: "even" (all counts 1), "progress" (no step back is likely), "stability" (no step is), or "local" (no
+            step from all wrong to all right, nor back).
+        size: rollouts that a uniform group speaks for, >= 1.
+
+    All updates between two calls of ``advance`` are one visit, whose state is that of their sum.
+
+    Guarantee: the state of a visit is right for groups of any size, but a group of 4 is more often uniform than one of
+    32 at the same rate: the model does not know. Prompts never seen follow the prior.
+
+    Cost: ``advance`` O(prompts seen) in NumPy, 72 bytes of counts per prompt; no loop over prompts anywhere.
+
+    Source: DPS (dynamics-predictive sampling) and its public code, whose update this is. Deviations: the order of
+    ids does not matter, a saved state that does not fit raises, several portions of a step are one visit.
+
+    Example:
+        >>> belief = StateDynamics(decay=1.0)
+        >>> belief.update(["a"], [4], [8])
+        >>> belief.advance()
+        >>> belief.states(["a", "new"]).round(3).tolist()
+        [[0.3, 0.4, 0.3], [0.333, 0.333, 0.333]]
+    """
+
+    def __init__(self, *, decay: float = 0.7, prior: str = "even", size: int = 8) -> None:
+        self._config: dict[str, Any] = {
+            "decay": real("decay", decay, low=0.0, high=1.0),
+            "prior": choice("prior", prior, tuple(PRIORS)),
+            "size": integer("size", size, low=1),
+        }
+        self._prior = PRIORS[prior]
+        self._clock = 0
+        self._table = _table()
+        self._transitions = np.zeros((0, 3, 3))  # A, a row per prompt of the table
+        self._states = np.zeros((0, 3))  # pi at the end of the last step
+
+    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:  # noqa: ARG002 (the protocol's signature)
+        """Check the ids; the model needs neither features nor a list of prompts."""
+        prompt_ids("ids", ids)
+
+    def states(self, ids: Sequence[PromptId]) -> FloatP:
+        """Return the chances that each prompt's group is all wrong, mixed, all right, shape (P, 3).
+
+        Of a prompt visited since the last ``advance`` it is the state of that visit, else the prediction.
+        """
+        rows = self._table.find(prompt_ids("ids", ids))
+        out = np.tile(self._stranger(), (len(rows), 1))
+        known = np.flatnonzero(rows >= 0)
+        if len(known):
+            out[known] = self._now(rows[known])
+        return out
+
+    def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
+        """Return the mean and variance of each success rate, as the states have it."""
+        a, b = self._rates()
+        means = a / (a + b)
+        squares = means * (a + 1.0) / (a + b + 1.0)
+        states = self.states(ids)
+        mean = states @ means
+        return mean, np.maximum(states @ squares - mean**2, 0.0)
+
+    def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
+        """Return E[p(1-p)] per prompt."""
+        return expected_spread(*self.predict(ids))
+
+    def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
+        """Return the chance that a group of this size is mixed, as the rates have it.
+
+        DPS's own score, the chance of the mixed state, is ``states(ids)[:, 1]``: it does not depend on the size.
+        """
+        states = self.states(ids)
+        sizes = sizes_per_prompt("group_size", group_size, len(states))
+        a, b = self._rates()
+        chances = [
+            beta_mixed_probability(np.full(len(states), a[k]), np.full(len(states), b[k]), sizes)
+            for k in range(3)
+        ]
+        return np.asarray(np.clip((states * np.stack(chances, axis=1)).sum(axis=1), 0.0, 1.0))
+
+    def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
+        """Return one draw per id: a state, then a rate of that state."""
+        states, (a, b) = self.states(ids), self._rates()
+        below = np.cumsum(states, axis=1)[:, :2]
+        drawn = (rng.random(len(states))[:, None] >= below).sum(axis=1)
+        return beta_sample(a[drawn], b[drawn], rng)
+
+    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
+        """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
+
+        Raises:
+            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
+        """
+        names, s, n = checked_counts(ids, successes, trials)
+        if not names:
+            return
+        known = len(self._table)
+        rows = self._table.add(names)
+        new = len(self._table) - known
+        self._transitions = np.concatenate([self._transitions, np.tile(self._prior, (new, 1, 1))])
+        self._states = np.concatenate([self._states, np.tile(self._stranger(last=True), (new, 1))])
+        self._table.column("successes")[rows] += s
+        self._table.column("trials")[rows] += n
+        self._table.column("seen")[rows] = self._clock
+
+    def advance(self, steps: int = 1) -> None:
+        """Let ``steps`` training steps pass: visits become transitions, and all beliefs drift."""
+        count = integer("steps", steps, low=0)
+        if not count:
+            return
+        self._clock += count
+        if not len(self._table):
+            return
+        self._settle_visits()
+        decay = self._config["decay"]
+        left = count - 1
+        while left and self._drifts():
+            self._states = self._next()
+            self._transitions = decay * self._transitions + (1.0 - decay) * self._prior
+            left -= 1
+        if left:  # the counts no longer move: the rest is a power of one matrix
+            power = np.linalg.matrix_power(_columns(self._transitions), left)
+            self._states = np.einsum("pij,pj->pi", power, self._states)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state, JSON-safe."""
+        return {
+            "kind": "state_dynamics",
+            "version": _VERSION,
+            "config": dict(self._config),
+            "clock": self._clock,
+            "ids": self._table.ids,
+            **{name: pack_array(self._table.column(name)) for name in _COUNTS},
+            "transitions": pack_array(self._transitions),
+            "states": pack_array(self._states),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace the state by a saved one.
+
+        Raises:
+            StateError: another kind, version, configuration or key set, or damaged arrays.
+        """
+        check_state(state, kind="state_dynamics", version=_VERSION, config=self._config, keys=_KEYS)
+        clock, table = check_clock(state["clock"]), _table()
+        table.load(state["ids"], state)
+        successes, trials = table.column("successes"), table.column("trials")
+        if (successes < 0).any() or (successes > trials).any() or (table.column("seen") > clock).any():
+            raise StateError(
+                "the saved state_dynamics has counts outside 0 <= successes <= trials, or a visit in the future"
+            )
+        transitions = unpack_array("transitions", state["transitions"], shape=[len(table), 3, 3])
+        states = unpack_array("states", state["states"], shape=[len(table), 3])
+        if not (np.isfinite(transitions).all() and (transitions.sum(axis=1) > 0.0).all()):
+            raise StateError("state['transitions'] must hold finite counts with a positive sum per column")
+        if not np.allclose(states.sum(axis=1), 1.0) or (states < 0.0).any():
+            raise StateError("state['states'] must hold distributions over three states")
+        self._clock, self._table = clock, table
+        self._transitions, self._states = transitions, states
+
+    def _settle_visits(self) -> None:
+        """Close the step: count the transitions of visited prompts, and move the others to their prediction."""
+        decay, trials = self._config["decay"], self._table.column("trials")
+        chances, states = _columns(self._transitions), self._next()
+        drifted = decay * self._transitions + (1.0 - decay) * self._prior
+        visited = np.flatnonzero(trials > 0)
+        shown = _one_hot(self._table.column("successes")[visited], trials[visited])
+        moved = shown[:, :, None] * self._states[visited, None, :] * chances[visited]
+        total = moved.sum(axis=(1, 2), keepdims=True)
+        # The "local" prior gives some transitions no chance; one that happens all the same is counted as it was.
+        moved = np.where(total > 0.0, moved, shown[:, :, None] * self._states[visited, None, :])
+        drifted[visited] += moved / moved.sum(axis=(1, 2), keepdims=True)
+        states[visited] = shown
+        self._transitions, self._states = drifted, states
+        self._table.column("successes")[:] = 0
+        trials[:] = 0
+
+    def _drifts(self) -> bool:
+        return self._config["decay"] < 1.0 and bool(
+            np.abs(self._transitions - self._prior).max(initial=0.0) > _SETTLED
+        )
+
+    def _next(self) -> FloatP:
+        return np.asarray(np.einsum("pij,pj->pi", _columns(self._transitions), self._states))
+
+    def _now(self, rows: IntP) -> FloatP:
+        out = np.einsum("pij,pj->pi", _columns(self._transitions[rows]), self._states[rows])
+        trials = self._table.column("trials")[rows]
+        visited = trials > 0
+        out[visited] = _one_hot(self._table.column("successes")[rows][visited], trials[visited])
+        return np.asarray(out)
+
+    def _stranger(self, *, last: bool = False) -> FloatP:
+        """Return the states predicted of a prompt never seen, or those that it had at the end of the last step."""
+        steps = max(0, self._clock - 1 - last)  # nothing has happened before the first step
+        return np.asarray(np.linalg.matrix_power(_columns(self._prior), steps) @ np.full(3, 1.0 / 3.0))
+
+    def _rates(self) -> tuple[FloatP, FloatP]:
+        beyond = self._config["size"] + 1.0
+        return np.array([1.0, 2.0, beyond]), np.array([beyond, 2.0, 1.0])
+
+
+def _table() -> PromptTable:
+    return PromptTable({"seen": np.int64, "successes": np.int64, "trials": np.int64})
+
+
+def _columns(counts: FloatP) -> FloatP:
+    """Return the expected transition matrices: each column divided by its sum."""
+    return np.asarray(counts / counts.sum(axis=-2, keepdims=True))
+
+
+def _one_hot(successes: IntP, trials: IntP) -> FloatP:
+    """Return the state of each visit as a distribution."""
+    index = np.where(successes == 0, 0, np.where(successes == trials, 2, 1))
+    return np.eye(3)[index]

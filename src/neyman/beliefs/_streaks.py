@@ -1,0 +1,233 @@
+"""GRESO's belief: how often in a row a prompt's group was all right or all wrong, and how far that is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neyman._checks import FloatP, IntP, integer, prompt_ids, real
+from neyman.beliefs._counts import Counts
+from neyman.beliefs._families import BetaFamily
+from neyman.beliefs._protocol import PromptId
+from neyman.beliefs._state import check_clock, check_number, check_state, pack_array
+from neyman.beliefs._table import PromptTable, checked_counts
+from neyman.errors import ArgumentError, StateError
+
+_VERSION = 1
+_COUNTS = ("easy", "hard", "successes", "trials")
+_KEYS = ("clock", "ids", "seen", *_COUNTS, "keep_easy", "keep_hard", "counts")
+# Bounds and start of the two probabilities, as published.
+_LOW: Final = 0.05
+_HIGH: Final = 0.95
+_START: Final = 0.5
+
+
+@final
+class Streaks(BetaFamily):
+    """Trailing runs of uniform groups per prompt, beside discounted counts.
+
+    z_easy and z_hard are the lengths of a prompt's trailing run of visits with at least ``easy`` successes, or at
+    most ``hard``. A prompt is passed over with probability ``1 - max(keep_easy^z_easy, floor)`` and then, separately,
+    ``1 - max(keep_hard^z_hard, floor)``. After each step in which a prompt came back, ``keep_hard`` falls by ``rate``
+    where the all-wrong share of the step's groups is at least its target, and rises by ``rate`` otherwise; likewise
+    ``keep_easy``. Both start at .5 and stay within [.05, .95].
+
+    Args:
+        target: share of uniform groups that is aimed at: a third of it easy, two thirds hard.
+        rate: by how much the two probabilities move per step.
+        floor: least chance of a prompt to be tried, in (0, 1].
+        easy: success rate of a visit from which it counts as all right; the public code has .98 of a reward.
+        hard: success rate of a visit up to which it counts as all wrong; the public code has .11 of a reward.
+        fade: what a streak keeps of its length per step, in [0, 1]; 1, as published, trusts it for ever.
+        discount: of the counts, which serve predictions only; see `Counts`.
+
+    All updates between two calls of ``advance`` are one visit.
+
+    Guarantee: the streaks depend on verified successes alone, whatever the scale of rewards. They say nothing about
+    how likely a prompt is to have changed.
+
+    Cost: as `Counts`, and O(prompts visited) per step.
+
+    Source: GRESO, arXiv 2506.02177, and its public code for the constants. Deviations: thresholds are on success;
+    a streak fades; the probabilities adapt once prompts come back, where the code waits for its second epoch.
+
+    Example:
+        >>> belief = Streaks(fade=1.0)
+        >>> belief.update(["solved", "mixed"], [8, 4], [8, 8])
+        >>> belief.skip_probability(["solved", "mixed", "new"]).tolist()
+        [0.5, 0.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        *,
+        target: float = 0.25,
+        rate: float = 0.01,
+        floor: float = 0.01,
+        easy: float = 1.0,
+        hard: float = 0.0,
+        fade: float = 0.99,
+        discount: float = 0.9,
+    ) -> None:
+        self._config: dict[str, Any] = {
+            "target": real("target", target, low=0.0, high=1.0),
+            "rate": real("rate", rate, low=0.0, high=1.0),
+            "floor": real("floor", floor, low=0.0, high=1.0, open_low=True),
+            "easy": real("easy", easy, low=0.0, high=1.0),
+            "hard": real("hard", hard, low=0.0, high=1.0),
+            "fade": real("fade", fade, low=0.0, high=1.0),
+            "discount": real("discount", discount, low=0.0, high=1.0),
+        }
+        if hard >= easy:
+            raise ArgumentError(
+                f"hard must be below easy, or a visit is both: got hard={hard} and easy={easy}; "
+                "0 and 1 take all wrong and all right"
+            )
+        self._counts = Counts(discount=discount, fade=0.999)
+        self._clock = 0
+        self._keep_easy = self._keep_hard = _START
+        self._table = _table()
+
+    @property
+    def keep_probabilities(self) -> tuple[float, float]:
+        """The chances to try a prompt again after one easy visit, and after one hard visit."""
+        return self._keep_easy, self._keep_hard
+
+    def streaks(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
+        """Return z_easy and z_hard per prompt, faded, this step's visits included; 0 where never seen."""
+        rows = self._table.find(prompt_ids("ids", ids))
+        easy, hard = self._with_visits()
+        kept = self._config["fade"] ** (self._clock - self._table.gather("seen", rows, missing=self._clock))
+        known, at = rows >= 0, np.maximum(rows, 0)
+        if not len(easy):
+            return np.zeros(len(rows)), np.zeros(len(rows))
+        return np.where(known, easy[at], 0.0) * kept, np.where(known, hard[at], 0.0) * kept
+
+    def skip_probability(self, ids: Sequence[PromptId]) -> FloatP:
+        """Return the chance that each prompt is passed over, in [0, 1 - floor^2]."""
+        floor = self._config["floor"]
+        easy, hard = self.streaks(ids)
+        keep = np.maximum(self._keep_easy**easy, floor) * np.maximum(self._keep_hard**hard, floor)
+        return np.asarray(1.0 - keep, dtype=np.float64)
+
+    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:  # noqa: ARG002 (the protocol's signature)
+        """Check the ids; streaks need neither features nor a list of prompts."""
+        prompt_ids("ids", ids)
+
+    def beta_parameters(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
+        """Return the Beta(a, b) per prompt of the counts beside the streaks."""
+        return self._counts.beta_parameters(ids)
+
+    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
+        """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
+
+        Raises:
+            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
+        """
+        names, s, n = checked_counts(ids, successes, trials)
+        if not names:
+            return
+        self._counts.update(names, s, n)
+        rows = self._table.add(names)
+        first = self._table.column("trials")[rows] == 0
+        # Between visits a streak fades; within one it is as it was at its start.
+        idle = self._clock - self._table.column("seen")[rows]
+        for name in ("easy", "hard"):
+            column = self._table.column(name)
+            column[rows] = np.where(first, column[rows] * self._config["fade"] ** idle, column[rows])
+        self._table.column("successes")[rows] += s
+        self._table.column("trials")[rows] += n
+        self._table.column("seen")[rows] = self._clock
+
+    def advance(self, steps: int = 1) -> None:
+        """Let ``steps`` training steps pass: visits lengthen or end streaks, and the probabilities adapt."""
+        count = integer("steps", steps, low=0)
+        if not count:
+            return
+        self._counts.advance(count)
+        self._clock += count
+        visited = np.flatnonzero(self._table.column("trials") > 0)
+        if not len(visited):
+            return
+        easy, hard = self._visits(visited)
+        if self._table.column("visited")[visited].any():
+            self._adapt(float(easy.mean()), float(hard.mean()))
+        for name, column in zip(("easy", "hard"), self._with_visits(), strict=True):
+            self._table.column(name)[:] = column
+        for name in ("successes", "trials"):
+            self._table.column(name)[:] = 0
+        self._table.column("visited")[visited] = 1
+
+    def _adapt(self, easy: float, hard: float) -> None:
+        rate, target = self._config["rate"], self._config["target"]
+        for name, share, aim in (
+            ("_keep_easy", easy, target / 3.0),
+            ("_keep_hard", hard, target * 2.0 / 3.0),
+        ):
+            moved = getattr(self, name) + (-rate if share >= aim else rate)
+            setattr(self, name, min(_HIGH, max(_LOW, moved)))
+
+    def _visits(self, rows: IntP) -> tuple[IntP, IntP]:
+        """Return which of this step's visits were all right, and which all wrong."""
+        rate = self._table.column("successes")[rows] / self._table.column("trials")[rows]
+        return (rate >= self._config["easy"]).astype(np.int64), (rate <= self._config["hard"]).astype(
+            np.int64
+        )
+
+    def _with_visits(self) -> tuple[FloatP, FloatP]:
+        """Return the streaks of all rows with this step's visits taken in."""
+        visited = np.flatnonzero(self._table.column("trials") > 0)
+        columns = [self._table.column(name).copy() for name in ("easy", "hard")]
+        for column, is_so in zip(columns, self._visits(visited), strict=True):
+            column[visited] = (column[visited] + 1.0) * is_so
+        return columns[0], columns[1]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state, JSON-safe."""
+        return {
+            "kind": "streaks",
+            "version": _VERSION,
+            "config": dict(self._config),
+            "clock": self._clock,
+            "ids": self._table.ids,
+            **{name: pack_array(self._table.column(name)) for name in ("seen", "visited", *_COUNTS)},
+            "keep_easy": self._keep_easy,
+            "keep_hard": self._keep_hard,
+            "counts": self._counts.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace the state by a saved one.
+
+        Raises:
+            StateError: another kind, version, configuration or key set, or damaged arrays.
+        """
+        check_state(state, kind="streaks", version=_VERSION, config=self._config, keys=(*_KEYS, "visited"))
+        clock, table = check_clock(state["clock"]), _table()
+        keeps = [check_number(name, state[name], low=_LOW, high=_HIGH) for name in ("keep_easy", "keep_hard")]
+        table.load(state["ids"], state)
+        successes, trials = table.column("successes"), table.column("trials")
+        if (successes < 0).any() or (successes > trials).any() or (table.column("seen") > clock).any():
+            raise StateError(
+                "the saved streaks have counts outside 0 <= successes <= trials, or a visit in the future"
+            )
+        counts = Counts(discount=self._config["discount"], fade=0.999)
+        counts.load_state_dict(state["counts"])
+        self._clock, self._table, self._counts = clock, table, counts
+        self._keep_easy, self._keep_hard = keeps
+
+
+def _table() -> PromptTable:
+    return PromptTable(
+        {
+            "seen": np.int64,
+            "visited": np.int64,
+            "easy": np.float64,
+            "hard": np.float64,
+            "successes": np.int64,
+            "trials": np.int64,
+        }
+    )

@@ -1,0 +1,34 @@
+"""Prompt curriculum: the candidates whose expected success rate is nearest to 1/2.
+
+Source: PCL (prompt curriculum learning), arXiv 2510.01135.
+"""
+
+from __future__ import annotations
+
+from neyman import beliefs, rules
+from neyman.beliefs import Belief
+from neyman.strategy import Strategy
+
+
+def build(
+    *,
+    group_size: int | None = None,
+    among: float = 4.0,
+    target: float = 0.5,
+    belief: Belief | None = None,
+) -> Strategy:
+    """Return `curriculum`.
+
+    Args:
+        group_size: rollouts per prompt; None divides the budget by the number of prompts.
+        among: candidates per prompt that is chosen.
+        target: the success rate looked for.
+        belief: stands for the paper's value model, which is trained beside the policy; None takes the default, which
+            learns from features and from each prompt's own results.
+    """
+    return Strategy(
+        name="curriculum",
+        select=rules.ClosestTo(target, among=among, explore="mean"),
+        allocate=rules.Each(group_size),
+        belief=belief or beliefs.default(),
+    )

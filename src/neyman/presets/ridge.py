@@ -1,0 +1,40 @@
+"""VIP's allocation over a ridge regression of success on the features, in place of its Gaussian process.
+
+Source: baseline "ridge" of VIP, arXiv 2602.01601.
+"""
+
+from __future__ import annotations
+
+from neyman import beliefs, rules
+from neyman.presets._objective import objective
+from neyman.strategy import Strategy
+
+
+def build(
+    *,
+    lower: int = 4,
+    upper: int = 32,
+    penalty: float = 1.0,
+    memory: float = 0.99,
+    variant: str = "exact",
+    estimator: str = "rloo",
+) -> Strategy:
+    """Return `ridge`.
+
+    Args:
+        lower: fewest rollouts per prompt.
+        upper: most rollouts per prompt.
+        penalty: of the regression's weights, in rollouts.
+        memory: what a rollout's weight in the regression keeps per step.
+        variant: "exact" counts, or "published" ones: the relaxation with the paper's rounding.
+        estimator: how advantages are computed.
+    """
+    allocate = rules.VarianceOptimal(
+        lower, upper, estimator=objective(estimator), variant=variant, plug_in=True
+    )
+    return Strategy(
+        name="ridge",
+        allocate=allocate,
+        belief=beliefs.Ridge(penalty=penalty, memory=memory),
+        estimator=estimator,
+    )
