@@ -81,7 +81,7 @@ ALLOCATE = {
     "inverse accuracy": (Inverse("accuracy", 2, 12), {"bounds": (2, 12)}),
     "inverse variance": (
         Inverse("variance", 2, 12, probe=2),
-        {"bounds": (2, 12), "loses_with_budget": ROUNDS},
+        {"bounds": (2, 12)},
     ),
     "inverse variance, plug-in": (
         Inverse("variance", 2, 12, plug_in=True),
