@@ -147,6 +147,16 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     "pilot-commit": lambda **o: preset("pilot-commit", pilot=4, commit=4, **o),
     "pilot-commit, carry": lambda **o: preset(
         "pilot-commit", pilot=2, commit=2, pass_lower=0.5, pass_upper=0.5, max_age=4, over_provision=3.0, **o
+    "sara, published": lambda **o: preset("sara", group_size=4, variant="published", **o),
+    "sara+dps": lambda **o: preset("sara+dps", group_size=4, schedule=(2,), **o),
+    "sara+mopps": lambda **o: preset("sara+mopps", group_size=4, **o),
+    "dps, no floor": lambda **o: preset("dps", revisit=None, entropy=0.3, **o),
+    "greso": lambda **o: preset("greso", group_size=4, **o),
+    "greso, carry": lambda **o: preset("greso", group_size=4, max_age=1, **o),
+    "knapsack": lambda **o: preset("knapsack", upper=64, **o),
+    "mopps, band": lambda **o: preset("mopps", band=(0.3, 0.7), **o),
+    "inverse-variance, published": lambda **o: preset(
+        "inverse-variance", lower=2, upper=64, variant="published", **o
     ),
     "dynamic-sampling": lambda **o: preset("dynamic-sampling", group_size=4, **o),
     "dynamic-sampling, carry": lambda **o: preset("dynamic-sampling", group_size=4, max_age=1, **o),
