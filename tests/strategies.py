@@ -147,6 +147,7 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     "pilot-commit": lambda **o: preset("pilot-commit", pilot=4, commit=4, **o),
     "pilot-commit, carry": lambda **o: preset(
         "pilot-commit", pilot=2, commit=2, pass_lower=0.5, pass_upper=0.5, max_age=4, over_provision=3.0, **o
+    ),
     "sara, published": lambda **o: preset("sara", group_size=4, variant="published", **o),
     "sara+dps": lambda **o: preset("sara+dps", group_size=4, schedule=(2,), **o),
     "sara+mopps": lambda **o: preset("sara+mopps", group_size=4, **o),

@@ -17,7 +17,7 @@ HEADINGS = ["Idea", "Formula", "Knobs", "Logged metrics", "Result", "Failure cas
 def test_every_method_has_a_page_that_names_all_its_options(name):
     text = (DOCS / "methods" / f"{name}.md").read_text()
     assert text.startswith(f"# {name}\n")
-    assert re.findall(r"^## (.+)$", text, re.M) == HEADINGS
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS
     for option in PRESETS[name].__kwdefaults__ or {}:
         assert f"`{option}`" in text, option
 
@@ -35,7 +35,7 @@ def test_links_between_pages_lead_somewhere(page):
         file = page if not target else (page.parent / target).resolve()
         assert file.exists(), target
         if anchor and file.suffix == ".md":
-            headings = [_slug(title) for title in re.findall(r"^#+ (.+)$", file.read_text(), re.M)]
+            headings = [_slug(title) for title in re.findall(r"^#+ (.+)$", file.read_text(), re.MULTILINE)]
             assert anchor[1:] in headings, anchor
 
 

@@ -44,6 +44,8 @@ BY_KEY = "ties and draws are keyed by prompt"
 STATED: dict[str, dict[str, object]] = {
     "mopps": {"absorbing": NO_FLOOR},
     "mopps, close=streaming": {"absorbing": NO_FLOOR},
+    "mopps, band": {"absorbing": NO_FLOOR},
+    "dps, no floor": {"absorbing": BY_MEAN},
     "curriculum": {"absorbing": BY_MEAN},
     "curriculum, close=streaming": {"absorbing": BY_MEAN},
     "sara+mopps": {"absorbing": NO_FLOOR},
