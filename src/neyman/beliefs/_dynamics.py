@@ -65,6 +65,8 @@ class StateDynamics:
         [[0.3, 0.4, 0.3], [0.333, 0.333, 0.333]]
     """
 
+    uses_features = False
+
     def __init__(self, *, decay: float = 0.7, prior: str = "even", size: int = 8) -> None:
         self._config: dict[str, Any] = {
             "decay": real("decay", decay, low=0.0, high=1.0),

@@ -61,6 +61,8 @@ class Streaks(BetaFamily):
         [0.5, 0.0, 0.0]
     """
 
+    uses_features = False
+
     def __init__(
         self,
         *,

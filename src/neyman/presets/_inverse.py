@@ -21,6 +21,6 @@ def inverse(
     return Strategy(
         name=f"inverse-{of}",
         allocate=rules.Inverse(of, lower, upper, epsilon, plug_in=variant == "published"),
-        belief=belief or beliefs.for_variant(variant),
+        belief=beliefs.for_variant(variant) if belief is None else belief,
         estimator=estimator,
     )

@@ -30,5 +30,5 @@ def build(
         name="curriculum",
         select=rules.ClosestTo(target, among=among, explore="mean"),
         allocate=rules.Each(group_size),
-        belief=belief or beliefs.default(),
+        belief=beliefs.default() if belief is None else belief,
     )
