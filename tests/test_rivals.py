@@ -28,6 +28,39 @@ def run(strategy, host, *, steps, pool=40, brought=8, rollouts=64, train_rows=No
     return controller, opened
 
 
+# ---------------------------------------------------------------- DAPO
+
+
+def test_dynamic_sampling_ends_without_signal_and_trains_what_it_has():
+    """Public DAPO raises and ends the run when so many rounds of generation have not filled the batch."""
+    rates = {k: 0.5 if k < 2 else 0.0 for k in range(40)}
+    controller = Controller(
+        preset("dynamic-sampling", group_size=8), budget=Budget(rollouts=64), pool=range(40), train_rows=32
+    )
+    batch, _ = run_step(controller, Host(rates=rates), range(4))
+    assert batch.stop_reason is StopReason.BUDGET
+    assert batch.report["effective_groups"] == 2
+    assert set(batch.prompt_ids) == {0, 1}
+
+
+def test_dynamic_sampling_may_keep_the_groups_that_a_step_did_not_need():
+    """Public DAPO truncates them away."""
+    strategy = preset("dynamic-sampling", group_size=4, max_age=1, over_provision=4.0)
+    controller = Controller(strategy, budget=Budget(rollouts=64), pool=range(40), train_rows=8)
+    host = Host(rates=dict.fromkeys(range(40), 0.5))
+    run_step(controller, host, range(2))
+    assert len(controller.held_rollouts) > 0
+    batch, _ = run_step(controller, host, range(2, 4))
+    assert batch.age.max() == 1
+
+
+def test_dynamic_sampling_refuses_groups_of_one():
+    """Public DAPO keeps every group of one, though none can carry signal."""
+    controller = Controller(preset("dynamic-sampling"), budget=Budget(rollouts=4), pool=range(40))
+    with pytest.raises(ArgumentError, match="a single rollout can never be mixed"):
+        controller.begin(range(4))
+
+
 # ---------------------------------------------------------------- MoPPS
 
 

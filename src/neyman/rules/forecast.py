@@ -50,9 +50,12 @@ class MostMixed:
         states = group_states(view.belief, ids, view.group_size)
         # To nine digits: sums of the same terms in another order are the same score.
         score = np.round(states[:, 1] + self.entropy * _entropy(states), 9)
+        if count <= 0:
+            return []
+        last = max(0, len(ids) - count)
+        within = np.flatnonzero(score >= np.partition(score, last)[last]).tolist()
         salt = int(view.rng("ties").integers(2**62))
-        ranked = sorted(range(len(ids)), key=lambda k: (-score[k], keyed_hash(salt, ids[k])))
-        return [ids[k] for k in ranked[:count]]
+        return [ids[k] for k in sorted(within, key=lambda k: (-score[k], keyed_hash(salt, ids[k])))[:count]]
 
 
 def group_states(belief: Belief, ids: Sequence[PromptId], group_size: int) -> FloatP:
