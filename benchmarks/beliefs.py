@@ -80,7 +80,8 @@ def candidates(prompts: list[str], cache: Path) -> dict[str, Callable[[], belief
         "counts with GP prior": make(beliefs.CountsWithGP, full),
         "binomial residual, no features": make(beliefs.BinomialResidual, None),
         "binomial residual, embeddings only": make(beliefs.BinomialResidual, plain),
-        "default (binomial residual, embeddings and length)": make(beliefs.default, full),
+        "binomial residual, embeddings and length": make(beliefs.BinomialResidual, full),
+        "default (that, slow and fast drift averaged)": make(beliefs.default, full),
     }
 
 

@@ -18,10 +18,10 @@ def build(
     *,
     group_size: int | None = None,
     upper: int = 32,
-    noise: float = 1.0,
+    noise: float = 3.0,
     recounts: int = 1,
     schedule: tuple[int, ...] = (1, 2, 4),
-    among: float | None = None,
+    among: float = 8.0,
     prompts: float = 1.5,
     revisit: float = 2.5,
     belief: Belief | None = None,
@@ -35,14 +35,14 @@ def build(
         noise: of a prompt's gradient from two rollouts (`neyman.rules.MarginalValue`).
         recounts: times that the rest of the budget is given out, each in the light of all results so far.
         schedule: prefix lengths at which a group of ``group_size`` may be given up.
-        among: candidates per prompt that is chosen; None takes 4, and 8 with ``group_size``.
+        among: candidates per prompt that is chosen.
         prompts: prompts probed, as a multiple of those that the host brings.
         revisit: passes over the pool within which every prompt is looked at again.
         belief: what is thought of each prompt; None takes the default.
         estimator: how advantages are computed.
     """
     if group_size is not None:
-        cheapest = rules.LeastWaste(among=8.0 if among is None else among, looks=schedule)
+        cheapest = rules.LeastWaste(among=among, looks=schedule)
         return Strategy(
             name="neyman",
             select=rules.Revisit(cheapest, passes=revisit),
@@ -54,7 +54,7 @@ def build(
             estimator=estimator,
         )
     least = 2 if objective(estimator) == "rloo" else 3
-    promising = rules.HighestVariance(among=4.0 if among is None else among)
+    promising = rules.HighestVariance(among=among)
     return Strategy(
         name="neyman",
         select=rules.Revisit(promising, passes=revisit),
