@@ -192,6 +192,6 @@ def test_case_23_prompts_that_do_not_divide_the_budget_share_it_evenly():
     controller = Controller(preset("uniform"), budget=Budget(rollouts=32))
     batch, _ = run_step(controller, Host(), range(9))
     assert sorted(Counter(batch.prompt_ids).values()) == [3] * 4 + [4] * 5
-    controller = Controller(preset("uniform", size=8), budget=Budget(rollouts=32))
+    controller = Controller(preset("uniform", group_size=8), budget=Budget(rollouts=32))
     with pytest.raises(ArgumentError, match=r"set the budget to 72, or bring 4 prompts"):
         controller.begin(range(9))
