@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from claims_of import CLAIMS, Claim
-from claims_of.claim import Run
+from claims_of.claim import UNTESTED, Run
 
 HERE = Path(__file__).resolve().parent
 DEFAULT = HERE / "results" / "claims.json"
@@ -83,7 +83,8 @@ def page(results: dict[str, Any]) -> str:
         commands = [f"`python benchmarks/claims.py --only {name}`"] if one["figures"] else []
         commands += [f"`{one['also']}`"] if one["also"] else []
         lines += ["", f"## {name}", "", f"{one['claim']} ({one['source']})", ""]
-        lines += [f"**{one['verdict'].capitalize()}.** {one['why']}", "", f"Shown by: {', '.join(commands)}"]
+        shown = "To test it" if one["verdict"] == UNTESTED else "Shown by"
+        lines += [f"**{one['verdict'].capitalize()}.** {one['why']}", "", f"{shown}: {', '.join(commands)}"]
         if one["figures"]:
             rows = [
                 [f["what"], _number(f["value"], f["error"]), _number(f["expected"])] for f in one["figures"]

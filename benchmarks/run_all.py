@@ -39,6 +39,9 @@ def measure(data: str | None, demo: Path) -> None:
         commands.append([sys.executable, "-m", "neyman.cli", *words])
         out = str(RESULTS / "beliefs.json")
         commands.append([sys.executable, str(HERE / "beliefs.py"), "--data", data, "--out", out])
+    claims = [sys.executable, str(HERE / "claims.py")]
+    commands.append([*claims, "--out", str(RESULTS / "claims.json"), *(["--data", data] if data else [])])
+    commands.append([*claims, "--render"])
     for command in commands:
         print("$", *command, flush=True)
         subprocess.run(command, check=True, env=environment)

@@ -15,7 +15,6 @@ from claims_of.claim import (
     HOLDS,
     OURS,
     TOLERATED,
-    UNTESTED,
     VIP,
     Claim,
     Finding,
@@ -62,7 +61,7 @@ def formulas(run: Run) -> Finding:
     return found.settle(
         found.off() < TOLERATED,
         CONDITION,
-        "Exact where the score is independent of the reward; see the next claim for where it is not.",
+        "Exact where the score is independent of the reward; independent-scores says where it is not.",
     )
 
 
@@ -86,8 +85,10 @@ def independence(run: Run) -> Finding:
     return found.settle(
         found.figures[0][1] > 1.5 and below and short,
         FALSE,
-        "Rewards that move with the score change the variance, most for hard prompts. On real gradients of the lab its "
-        "counts lower the variance in every regime, in the U-shaped one by clearly less than predicted.",
+        "Independent of the reward, the score would have an expected gradient of zero. Rewards that move with "
+        "it change "
+        "the variance, most for hard prompts. Real gradients of the lab: the formula's counts lower the "
+        "variance in every regime, in the U-shaped one by clearly less than predicted.",
     )
 
 
@@ -191,21 +192,6 @@ def exact(run: Run) -> Finding:
     )
 
 
-def posterior(run: Run) -> Finding:
-    """Average p(1-p) over a posterior."""
-    found = pending()
-    for a, b in ((1.0, 1.0), (0.5, 2.0)):
-        p = run.rng.beta(a, b, run.size(200_000, 400))
-        m, v = a / (a + b), a * b / ((a + b) ** 2 * (a + b + 1))
-        found.add(
-            f"Beta({a:g}, {b:g}): E[p(1-p)] against m(1-m) - Var(p)",
-            *mean_error(p * (1 - p)),
-            m * (1 - m) - v,
-        )
-        found.add(f"Beta({a:g}, {b:g}): the plug-in m(1-m) over it", m * (1 - m) / (m * (1 - m) - v))
-    return found.settle(found.off() < TOLERATED, HOLDS, "The plug-in is too large where a rate is uncertain.")
-
-
 def heuristics(run: Run) -> Finding:
     """Compare the heuristics' variance with uniform's."""
     rules = {
@@ -232,49 +218,6 @@ def heuristics(run: Run) -> Finding:
     )
 
 
-def predictor(_: Run) -> Finding:
-    """Quote how beliefs predict the real trace."""
-    found = pending()
-    table = json.loads((RESULTS / "beliefs.json").read_text())["beliefs"]
-    gaps = {}
-    for name in ("published GP (median bandwidth, eps .05)", "published GP (bandwidth .4)", "counts with GP prior",
-                 "default (binomial residual, embeddings and length)"):  # fmt: skip
-        for key, words in (("first_minus_counts", "first pass"), ("later_minus_counts", "later passes")):
-            gap = table[name][key]
-            gaps[name, key] = gap["mean"]
-            # half-widths are of 95 % intervals over five orders: Student's t with 4 degrees of freedom
-            found.add(
-                f"{name}, {words}: log-loss minus that of counts", gap["mean"], gap["half_width"] / 2.776
-            )
-    good = (
-        gaps["published GP (bandwidth .4)", "later_minus_counts"]
-        > 0
-        > gaps["counts with GP prior", "first_minus_counts"]
-    )
-    return found.settle(
-        good,
-        CONDITION,
-        "Embeddings help where a prompt was never seen. Once it was, the recursion without noise loses to plain counts "
-        "per prompt, with either bandwidth; with the median one it loses on the first pass too.",
-    )
-
-
-def overhead(_: Run) -> Finding:
-    """Quote what the controller costs."""
-    timed = json.loads((RESULTS / "overhead.json").read_text())
-    found = Finding(
-        UNTESTED,
-        "The share depends on the model: these are milliseconds of the controller for 4,096 rollouts, and step times "
-        "for a policy of .1M parameters, a worst case.",
-    )
-    found.add(
-        "begin + ask + tell + finish, pool of 17,000, ms",
-        sum(timed["decision_milliseconds"]["17000"].values()),
-    )
-    found.add("step time under `vip` over the stock trainer's", timed["step_time_ratio"]["vip"])
-    return found
-
-
 CLAIMS = [
     Claim("variance-formulas", "One prompt's gradient variance is 4 p(1-p) times 1/(n-1) (RLOO) or (n-1)/n^2 "
           "(Dr. GRPO); with "
@@ -290,7 +233,6 @@ CLAIMS = [
           "counts.", VIP, rounding, "pytest tests/formulas/test_relaxation.py"),
     Claim("exact-allocation", "Giving one unit at a time to the largest gain, from the lower bounds, is optimal.", OURS,
           exact, "pytest tests/formulas/test_allocation.py"),
-    Claim("posterior-spread", "An uncertain rate's expected variance is m(1-m) - Var(p).", OURS, posterior),
     Claim("prompt-weights", "Scaling advantages by (C/B)/n_q gives every prompt the mean of its own group, "
           "under the host's "
           "loss.", OURS,
@@ -301,10 +243,6 @@ CLAIMS = [
     Claim("vip-heuristics", "Inverse accuracy and inverse variance are worse rules than least variance.", VIP,
           heuristics,
           "pytest tests/formulas/test_water.py::test_baselines_lean_the_way_their_names_say"),
-    Claim("gp-predictor", "A Gaussian process over prompt embeddings predicts success rates better than simpler "
-          "beliefs.", VIP, predictor, "python benchmarks/beliefs.py --data DIR"),
-    Claim("vip-overhead", "Predicting and allocating cost about 1 % of a step.", VIP, overhead,
-          "python benchmarks/overhead.py"),
     Claim("vip-weaker-policies", "Weaker policies gain more.", VIP,
           untested("Needs training from several starting policies."),
           "neyman compare --strategies uniform,vip --regimes hard,ushape,easy --seeds 5 --out DIR"),
