@@ -85,10 +85,9 @@ def independence(run: Run) -> Finding:
     return found.settle(
         found.figures[0][1] > 1.5 and below and short,
         FALSE,
-        "Independent of the reward, the score would have an expected gradient of zero. Rewards that move with "
-        "it change "
-        "the variance, most for hard prompts. Real gradients of the lab: the formula's counts lower the "
-        "variance in every regime, in the U-shaped one by clearly less than predicted.",
+        "Were they independent, the expected gradient would be zero. Rewards that move with the score change "
+        "the variance, most for hard prompts. Real gradients of the lab: the formula's counts lower the variance "
+        "in every regime, in the U-shaped one by clearly less than predicted.",
     )
 
 
