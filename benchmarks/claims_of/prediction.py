@@ -43,7 +43,7 @@ def predictor(_: Run) -> Finding:
     table = json.loads((RESULTS / "beliefs.json").read_text())["beliefs"]
     gaps = {}
     for name in ("published GP (median bandwidth, eps .05)", "published GP (bandwidth .4)", "counts with GP prior",
-                 "default (binomial residual, embeddings and length)"):  # fmt: skip
+                 "default (that, slow and fast drift averaged)"):  # fmt: skip
         for key, words in (("first_minus_counts", "first pass"), ("later_minus_counts", "later passes")):
             gap = table[name][key]
             gaps[name, key] = gap["mean"]

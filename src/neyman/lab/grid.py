@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import multiprocessing
 import os
 import signal
@@ -191,6 +192,7 @@ def _perform(task: Any, cache: str | Path | None) -> None:
 def _serve(connection: Connection, cache: str | Path | None) -> None:
     """Do what comes through the connection until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this one in order
+    logging.getLogger("neyman").setLevel(logging.ERROR)  # advice for one's own run, in dozens of compared ones
     while True:
         try:
             task = connection.recv()
