@@ -7,6 +7,7 @@ benchmark writes benchmarks/results/NAME.json; ``--render`` renders what is ther
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -46,9 +47,18 @@ def measure(data: str | None, demo: Path) -> None:
         print("$", *command, flush=True)
         subprocess.run(command, check=True, env=environment)
     shutil.copy(demo / "summary.json", RESULTS / "demo.json")
-    for name in (*VARIANTS, "lab", *(["replay"] if data else [])):
+    for name in VARIANTS:
         shutil.copy(demo.parent / name / "summary.json", RESULTS / f"{name}.json")
+    keep(demo.parent / "lab", "regimes")
+    if data:
+        keep(demo.parent / "replay", "strategies")
     picture(demo, HERE.parent / "docs" / "demo.svg")
+
+
+def keep(run: Path, part: str) -> None:
+    """Keep the figures of a summary, without the paths and the settings that stand beside them."""
+    figures = json.loads((run / "summary.json").read_text())[part]
+    (RESULTS / f"{run.name}.json").write_text(json.dumps({part: figures}, indent=1) + "\n")
 
 
 def picture(demo: Path, out: Path) -> None:
