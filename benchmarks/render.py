@@ -47,8 +47,12 @@ def _interval(value: dict[str, Any] | None, scale: float = 1.0, digits: int = 1)
     mean = f"{scale * value['mean']:,.{digits}f}"
     if value.get("is_lower_bound"):
         return f"at least {mean} ({value['reached']} of {value['seeds']} seeds)"
+    if value.get("censored"):
+        return "not reached"
     if value.get("low") is None:
         return mean
+    if value.get("high") is None:
+        return f"{mean} ({scale * value['low']:,.{digits}f} to never)"
     return f"{mean} ({scale * value['low']:,.{digits}f} to {scale * value['high']:,.{digits}f})"
 
 
