@@ -192,7 +192,8 @@ def _perform(task: Any, cache: str | Path | None) -> None:
 def _serve(connection: Connection, cache: str | Path | None) -> None:
     """Do what comes through the connection until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this one in order
-    logging.getLogger("neyman").setLevel(logging.ERROR)  # advice for one's own run, in dozens of compared ones
+    # What is advice in one's own run would be said dozens of times here.
+    logging.getLogger("neyman").setLevel(logging.ERROR)
     while True:
         try:
             task = connection.recv()
