@@ -80,7 +80,7 @@ class Generation:
     def _draw(self, rows: list[tuple[int, PromptId]]) -> list[tuple[Rollout, bool | None]]:
         """Generate and score this rank's rows of a round."""
         trainer = self._trainer
-        inputs = [self._prompts.row(prompt_id) for _, prompt_id in rows]
+        inputs = self._prompts.rows([prompt_id for _, prompt_id in rows])
         if "prompt" not in inputs[0]:
             raise no_prompt(inputs[0])
         prompts = [row["prompt"] for row in inputs]

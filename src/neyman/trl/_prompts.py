@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, final
 
@@ -138,14 +139,20 @@ class Prompts:
             self._brought.setdefault(keys[-1], row)
         return keys
 
-    def row(self, prompt_id: PromptId) -> dict[str, Any]:
-        """Return a fresh copy of a prompt's row, as TRL writes into it, with the columns that reward functions get."""
+    def rows(self, prompt_ids: Sequence[PromptId]) -> list[dict[str, Any]]:
+        """Return a fresh copy of each prompt's row, as TRL writes into it, with the columns that reward functions get.
+
+        A row of a dataset is read once, however often its prompt stands here: reading costs as much as a tiny step.
+        """
+        source = {prompt_id: self._source(prompt_id) for prompt_id in dict.fromkeys(prompt_ids)}
+        return [copy.deepcopy(source[prompt_id]) for prompt_id in prompt_ids]
+
+    def _source(self, prompt_id: PromptId) -> dict[str, Any]:
         if self.ids is None:
-            source = self._brought[prompt_id]
+            row = self._brought[prompt_id]
         else:
-            position = prompt_id if self._positions is None else self._positions[prompt_id]
-            source = self._dataset[position]
-        return {name: value for name, value in source.items() if self.is_given(name)}
+            row = self._dataset[prompt_id if self._positions is None else self._positions[prompt_id]]
+        return {name: value for name, value in row.items() if self.is_given(name)}
 
     @property
     def brought_columns(self) -> list[str]:

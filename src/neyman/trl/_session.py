@@ -196,7 +196,7 @@ class Session:
         self._spares = [self.generation.store[i].rewards for i in self.batch.spare_ids.tolist()]
         self.generation.store.keep(self.controller.held_rollouts)
         note_behaviour(self, list(self.generation.store))
-        return self._rollouts, [self.prompts.row(i) for i in self._local(list(self.batch.prompt_ids))]
+        return self._rollouts, self.prompts.rows(self._local(list(self.batch.prompt_ids)))
 
     def _local(self, rows: list[Any]) -> list[Any]:
         accelerator = self.trainer.accelerator
@@ -212,7 +212,7 @@ class Session:
             raise ContractError(
                 f"the plan has {len(ids)} rows, TRL's generation batch {len(inputs)} per process"
             )
-        return [self.prompts.row(prompt_id) for prompt_id in self._local(ids)]
+        return self.prompts.rows(self._local(ids))
 
     def tell_direct(self, rows: list[dict[str, Any]]) -> None:
         """Report what TRL generated and scored in its single call, and close the step."""
