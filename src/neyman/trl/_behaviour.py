@@ -106,7 +106,7 @@ def _logps(trainer: Any, prompts: Tensor, prompt_mask: Tensor, completions: Tens
             torch.cat([prompts, completions], dim=1),
             torch.cat([prompt_mask, mask], dim=1),
             completions.size(1),
-            trainer.args.per_device_train_batch_size,
+            batch_size=trainer.args.per_device_train_batch_size,  # some versions take it by name only
         )
     logps: Tensor = result[0]
     return logps
