@@ -32,7 +32,8 @@ class MarginalValue:
         recounts: times that the rest is given out, each in the light of all results so far.
         opens: whether a recount may open further prompts, chosen by the selection rule.
 
-    Guarantee: within one prompt's ``lower`` rollouts of the optimum. Cost: O(prompts upper).
+    Guarantee: within the value of one opened prompt of the optimum where spreads differ; prompts of equal spread
+    may be left below the best size, each of them. Cost: O(prompts upper).
 
     Source: ours.
     """
