@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, final
@@ -11,8 +12,10 @@ from accelerate.utils import gather_object
 
 from neyman.errors import RunFailedError
 from neyman.keyed import PromptId, keyed_hash
+from neyman.missing import MissingReward
 from neyman.step import Outcome, Request
 from neyman.trl._fit import no_prompt
+from neyman.trl._guard import Guard
 from neyman.trl._prompts import Prompts
 from neyman.trl._store import Rollout, RolloutStore
 from neyman.trl._success import Success
@@ -26,10 +29,11 @@ class Generation:
         trainer: the adapted trainer.
         prompts: the way from ids to rows.
         success: how the verified outcome is read.
+        guard: knows what reward functions could not score.
     """
 
-    def __init__(self, trainer: Any, prompts: Prompts, success: Success) -> None:
-        self._trainer, self._prompts, self.success = trainer, prompts, success
+    def __init__(self, trainer: Any, prompts: Prompts, success: Success, guard: Guard) -> None:
+        self._trainer, self._prompts, self.success, self._guard = trainer, prompts, success, guard
         self._trainer_rollout: dict[str, Any] | None = None
         self._served: list[Rollout] = []
         self.serving: list[Rollout] | None = None
@@ -60,12 +64,12 @@ class Generation:
         share = len(rows) // self.world
         rank = self._trainer.accelerator.process_index
         drawn = self._draw(rows[rank * share : (rank + 1) * share])
-        everyone: list[tuple[Rollout, bool | None]] = gather_object(drawn)
+        everyone: list[Drawn] = gather_object(drawn)
         filler = everyone[len(wanted) :]
-        outcomes = [self._outcome(rollout, success) for rollout, success in everyone[: len(wanted)]]
-        for rollout, _ in everyone[: len(wanted)]:
+        outcomes = [self._outcome(*one) for one in everyone[: len(wanted)]]
+        for rollout, _, _ in everyone[: len(wanted)]:
             self.store.add(rollout)
-        return outcomes, len(filler), sum(rollout.n_tokens for rollout, _ in filler)
+        return outcomes, len(filler), sum(rollout.n_tokens for rollout, _, _ in filler)
 
     def _agree(self, wanted: list[tuple[int, PromptId]]) -> None:
         if self.world == 1:
@@ -77,7 +81,7 @@ class Generation:
                 "same NumPy and BLAS and the same number of threads on every node, and the same dataset order"
             )
 
-    def _draw(self, rows: list[tuple[int, PromptId]]) -> list[tuple[Rollout, bool | None]]:
+    def _draw(self, rows: list[tuple[int, PromptId]]) -> list[Drawn]:
         """Generate and score this rank's rows of a round."""
         trainer = self._trainer
         inputs = self._prompts.rows([prompt_id for _, prompt_id in rows])
@@ -98,6 +102,9 @@ class Generation:
         rank = trainer.accelerator.process_index
         rewards = matrix[rank * len(rows) : (rank + 1) * len(rows)].tolist()
         success = self.success(inputs, prompts, completions, completion_ids, rewards)
+        faults = self._guard.faults
+        for place in faults:  # what the other functions said is no reward without this one
+            rewards[place] = [math.nan] * len(rewards[place])
         return [
             (
                 Rollout(
@@ -112,6 +119,7 @@ class Generation:
                     n_tokens=len(completion_ids[i]),
                 ),
                 success[i],
+                faults.get(i),
             )
             for i, (rollout_id, prompt_id) in enumerate(rows)
         ]
@@ -126,20 +134,17 @@ class Generation:
         completion_ids, logprobs = self.turns[0]
         return completion_ids, logprobs, [{} for _ in range(rows)]
 
-    def _outcome(self, rollout: Rollout, success: bool | None) -> Outcome:
-        trainer = self._trainer
+    def _outcome(self, rollout: Rollout, success: bool | None, fault: MissingReward | None) -> Outcome:
         values = torch.tensor(rollout.rewards, dtype=torch.float32)
-        scored = not bool(torch.isnan(values).all())
-        reward = (
-            float((values * trainer.reward_weights.to("cpu", torch.float32)).nansum()) if scored else None
-        )
-        return Outcome(
-            rollout_id=rollout.rollout_id,
-            prompt_id=rollout.prompt_id,
-            reward=None if self.success.is_undecided(success) else reward,
-            success=success,
-            n_tokens=rollout.n_tokens,
-            error=None if scored else "every reward function returned None",
+        weights = self._trainer.reward_weights.to("cpu", torch.float32)
+        return outcome(
+            rollout.rollout_id,
+            rollout.prompt_id,
+            None if bool(torch.isnan(values).all()) else float((values * weights).nansum()),
+            success,
+            rollout.n_tokens,
+            fault,
+            is_undecided=self.success.is_undecided(success),
         )
 
     @contextmanager
@@ -222,6 +227,40 @@ class Generation:
         """Return the reward matrix of all ranks' rows, float32 [rows, reward functions]."""
         rewards = [rollout.rewards for rollout in self._served]
         return torch.tensor(rewards, dtype=torch.float32, device=self._trainer.accelerator.device)
+
+
+Drawn = tuple[Rollout, bool | None, MissingReward | None]
+
+
+def outcome(
+    rollout_id: int,
+    prompt_id: PromptId,
+    reward: float | None,
+    success: bool | None,
+    n_tokens: int,
+    fault: MissingReward | None,
+    *,
+    is_undecided: bool,
+) -> Outcome:
+    """Return what became of a rollout: its reward, or why there is none.
+
+    Args:
+        rollout_id: the rollout.
+        prompt_id: its prompt.
+        reward: the sum over reward functions; None where all returned None.
+        success: the verified outcome.
+        n_tokens: completion tokens.
+        fault: what went wrong, where something did.
+        is_undecided: a rule for success was named and could not tell.
+    """
+    return Outcome(
+        rollout_id=rollout_id,
+        prompt_id=prompt_id,
+        reward=fault if fault is not None else None if is_undecided else reward,
+        success=success,
+        n_tokens=n_tokens,
+        error="every reward function returned None" if reward is None and fault is None else None,
+    )
 
 
 _ROLLOUT_KEYS = ("prompt_ids", "completion_ids", "logprobs")
