@@ -174,6 +174,34 @@ def test_a_result_that_was_never_asked_for_is_refused(foreign):
 
 
 @pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        1.0,
+        [None],
+        [{"rollout_id": 0}],
+        [outcome([0], "a", 1.0)],
+        [outcome(None, "a", 1.0)],
+        [outcome(0.0, "a", 1.0)],
+        [outcome("0", "a", 1.0)],
+        [outcome(0, np.array(["a", "a"]), 1.0)],
+        [outcome(0, None, 1.0)],
+        [outcome(10**30, "a", 1.0)],
+        [outcome(-1, "a", 1.0)],
+    ],
+    ids=str,
+)
+def test_what_is_no_outcome_of_a_rollout_that_was_asked_for_is_refused(told):
+    controller = simple(rollouts=4)
+    controller.begin(["a"])
+    controller.ask()
+    before = controller.state_dict()
+    with pytest.raises(ContractError):
+        controller.tell(told)
+    assert before == controller.state_dict()
+
+
+@pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"reward": 0.5}, "not binary.*success=True/False.*or name it once at the host"),
@@ -183,6 +211,15 @@ def test_a_result_that_was_never_asked_for_is_refused(foreign):
         ({"reward": 1.0, "n_tokens": -1}, "n_tokens must be >= 0"),
         ({"reward": 0.3, "success": 0.7}, "success 0.7"),
         ({"reward": 0.3, "success": math.nan}, "success nan"),
+        ({"reward": 10**400}, "no number"),
+        ({"reward": 10**5000}, "has the reward a value of type int"),
+        ({"reward": 1.0, "success": np.array([1, 0])}, "has the success array"),
+        ({"reward": 1.0, "success": [1]}, "success \\[1\\]"),
+        ({"reward": 1.0, "status": ["ok"]}, "status \\['ok'\\]"),
+        ({"reward": 1.0, "n_tokens": 10**20}, "n_tokens must be <= 9007199254740992"),
+        ({"reward": 1.0, "policy_version": "latest"}, "policy_version must be a whole number"),
+        ({"reward": 1.0, "policy_version": math.nan}, "policy_version must be a whole number"),
+        ({"reward": 1.0, "trajectory_id": ("a", 1)}, "trajectory_id \\('a', 1\\)"),
     ],
 )
 def test_a_result_that_cannot_be_read_is_refused_and_nothing_is_taken_in(fields, message):

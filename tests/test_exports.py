@@ -15,6 +15,7 @@ PUBLIC = [
     "Fate",
     "GroupReport",
     "Ledger",
+    "MissingReward",
     "Outcome",
     "Reason",
     "Request",

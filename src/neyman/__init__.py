@@ -23,6 +23,7 @@ from neyman.formulas import water_level as water_level
 from neyman.ledger import Fate as Fate
 from neyman.ledger import Ledger as Ledger
 from neyman.ledger import Work as Work
+from neyman.missing import MissingReward as MissingReward
 from neyman.presets import preset as preset
 from neyman.step import Batch as Batch
 from neyman.step import Budget as Budget
@@ -45,6 +46,7 @@ __all__ = [
     "Fate",
     "GroupReport",
     "Ledger",
+    "MissingReward",
     "Outcome",
     "Reason",
     "Request",

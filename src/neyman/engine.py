@@ -271,7 +271,7 @@ class Engine:
         fate = {Status.TIMEOUT: Fate.TIMEOUT, Status.ABORTED: Fate.ABORTED}.get(told.status, Fate.FAILED)
         self.ledger.settle(fate, told.n_tokens)
         self.first_error = self.first_error or told.error
-        slot.delivered = told.status is Status.OK
+        slot.delivered = told.delivered
         if group.is_live and slot.tries < self.strategy.max_tries and self.retries_left > 0:
             self.retries_left -= 1
             slot.state, group.reason = SlotState.PLANNED, Reason.RETRY

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -13,9 +12,12 @@ from neyman._checks import integer
 from neyman.errors import ArgumentError, ContractError
 from neyman.groups import Group, Slot, SlotState
 from neyman.keyed import PromptId
+from neyman.missing import MissingReward
 from neyman.step import Outcome, Status
 
 _TOLERANCE = 1e-6
+_MOST_TOKENS = 2**53  # whole numbers beyond are no floats, which weights are computed in
+_NUMBERS = (bool, int, float, np.bool_, np.number)
 
 Place = tuple[int, Group, Slot]  # a group's index, the group, and the slot that a rollout was drawn for
 
@@ -36,6 +38,7 @@ class Told:
         trajectory_id: None where the rollout is one piece.
         error: what went wrong.
         protected: whether the row trains without signal too.
+        delivered: whether the host holds a row, judged or not.
     """
 
     rollout_id: int
@@ -49,6 +52,7 @@ class Told:
     trajectory_id: str | int | None
     error: str | None
     protected: bool
+    delivered: bool
 
     @property
     def is_missing(self) -> bool:
@@ -86,26 +90,31 @@ def parse_outcomes(
         next_rollout: ids from here on were never given.
 
     Raises:
-        ContractError: an unknown rollout, another prompt, an unknown status, a reward that is no number or not
-            binary; the first such outcome is named.
+        ContractError: no outcome, an unknown rollout, another prompt, an unknown status, a reward that is no number
+            or not binary; the first such outcome is named.
     """
     news, fresh = News(), dict[int, Told]()
+    if not isinstance(outcomes, Iterable):
+        raise ContractError(f"tell takes outcomes, any number of them in a list, got {_brief(outcomes)}")
     for outcome in outcomes:
+        if not isinstance(outcome, Outcome):
+            raise ContractError(f"tell takes outcomes, each a neyman.Outcome, got {_brief(outcome)}")
         rollout_id = outcome.rollout_id
-        if rollout_id in late:
+        is_id = isinstance(rollout_id, int | np.integer)  # anything else may be no key at all
+        if is_id and rollout_id in late:
             _same_prompt(outcome, late[rollout_id])
             news.late.setdefault(rollout_id, _tokens(outcome))
-        elif rollout_id in where:
+        elif is_id and rollout_id in where:
             told = _check(outcome, where[rollout_id])
             if told.slot.state is SlotState.OUT and told.slot.rollout_id == rollout_id:
                 earlier = fresh.get(told.rollout_id)
                 fresh[told.rollout_id] = told if earlier is None else _merge(earlier, told)
             elif _continues(told):
                 news.fragments.append(told)
-        elif not (isinstance(rollout_id, int | np.integer) and 0 <= rollout_id < next_rollout):
+        elif not (is_id and 0 <= rollout_id < next_rollout):
             raise ContractError(
-                f"rollout {rollout_id!r} (prompt {outcome.prompt_id!r}) was never asked for; tell the ids of the "
-                "requests, and tell them to the controller that asked"
+                f"rollout {_brief(rollout_id)} (prompt {_brief(outcome.prompt_id)}) was never asked for; tell the "
+                "ids of the requests, and tell them to the controller that asked"
             )
     news.results = [fresh[rollout_id] for rollout_id in sorted(fresh)]
     return news
@@ -118,9 +127,14 @@ def _check(outcome: Outcome, place: Place) -> Told:
         status = outcome.status if type(outcome.status) is Status else Status(outcome.status)
     except ValueError:
         raise _refused(
-            outcome, f"has the status {outcome.status!r}; use one of {[*map(str, Status)]}"
+            outcome, f"has the status {_brief(outcome.status)}; use one of {[*map(str, Status)]}"
         ) from None
-    reward = _reward(outcome) if status is Status.OK else math.nan
+    delivered, reward, error = status is Status.OK, math.nan, outcome.error
+    if isinstance(outcome.reward, MissingReward):  # the rollout came, and could not be judged
+        status = outcome.reward.status if delivered else status
+        error = outcome.reward.why if error is None else error
+    elif delivered:
+        reward = _reward(outcome)
     return Told(
         rollout_id=int(outcome.rollout_id),
         group_index=index,
@@ -129,30 +143,45 @@ def _check(outcome: Outcome, place: Place) -> Told:
         reward=reward,
         success=_success(outcome, reward),
         n_tokens=_tokens(outcome),
-        policy_version=None if outcome.policy_version is None else int(outcome.policy_version),
-        trajectory_id=_plain(outcome.trajectory_id),
-        error=None if outcome.error is None else str(outcome.error),
+        policy_version=_version(outcome),
+        trajectory_id=_trajectory(outcome),
+        error=None if error is None else str(error),
         protected=bool(outcome.protected),
+        delivered=delivered,
     )
 
 
+def _brief(value: object) -> str:
+    """Show a value of any kind: a number may have too many digits to be written out, an object no repr."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:  # noqa: BLE001 - the refusal must be said, whatever the value does
+        return f"a value of type {type(value).__name__}"
+
+
 def _refused(outcome: Outcome, why: str) -> ContractError:
-    return ContractError(f"rollout {outcome.rollout_id} of prompt {outcome.prompt_id!r} {why}")
+    return ContractError(f"rollout {outcome.rollout_id} of prompt {_brief(outcome.prompt_id)} {why}")
 
 
 def _same_prompt(outcome: Outcome, prompt_id: PromptId) -> None:
-    if outcome.prompt_id != prompt_id:
+    told = outcome.prompt_id
+    if not isinstance(told, str | int | np.integer) or told != prompt_id:
         raise ContractError(
-            f"rollout {outcome.rollout_id} belongs to prompt {prompt_id!r}, but was told under "
-            f"{outcome.prompt_id!r}: rows are out of line"
+            f"rollout {outcome.rollout_id} belongs to prompt {_brief(prompt_id)}, but was told under {_brief(told)}: "
+            "rows are out of line"
         )
 
 
 def _tokens(outcome: Outcome) -> int:
     try:
-        return integer("n_tokens", outcome.n_tokens, low=0)
+        tokens = integer("n_tokens", outcome.n_tokens, low=0)
     except ArgumentError as error:
         raise _refused(outcome, f"cannot be counted: {error}") from None
+    if tokens > _MOST_TOKENS:
+        raise _refused(
+            outcome, f"cannot be counted: n_tokens must be <= {_MOST_TOKENS}, got {_brief(tokens)}"
+        )
+    return tokens
 
 
 def _reward(outcome: Outcome) -> float:
@@ -160,10 +189,11 @@ def _reward(outcome: Outcome) -> float:
         return math.nan
     try:
         reward = float(outcome.reward)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise _refused(
             outcome,
-            f"has the reward {outcome.reward!r}, which is no number; tell None for a result that could not be judged",
+            f"has the reward {_brief(outcome.reward)}, which is no number; tell None for a result that could not be "
+            "judged",
         ) from None
     if math.isinf(reward):
         raise _refused(
@@ -178,10 +208,10 @@ def _success(outcome: Outcome, reward: float) -> bool:
     if math.isnan(reward):
         return False
     if outcome.success is not None:
-        if outcome.success not in (0, 1):
+        if not isinstance(outcome.success, _NUMBERS) or outcome.success not in (0, 1):
             raise _refused(
                 outcome,
-                f"has the success {outcome.success!r}; tell True, False, or None where the reward says it",
+                f"has the success {_brief(outcome.success)}; tell True, False, or None where the reward says it",
             )
         return bool(outcome.success)
     if abs(reward - 1.0) <= _TOLERANCE:
@@ -196,8 +226,26 @@ def _success(outcome: Outcome, reward: float) -> bool:
     )
 
 
-def _plain(trajectory_id: Any) -> str | int | None:
-    return int(trajectory_id) if isinstance(trajectory_id, np.integer) else trajectory_id
+def _version(outcome: Outcome) -> int | None:
+    if outcome.policy_version is None:
+        return None
+    try:
+        return integer("policy_version", outcome.policy_version)
+    except ArgumentError as error:
+        raise _refused(outcome, f"has no known weights: {error}") from None
+
+
+def _trajectory(outcome: Outcome) -> str | int | None:
+    name = outcome.trajectory_id
+    if name is None or type(name) in (str, int):
+        return name
+    if isinstance(name, str):
+        return str(name)
+    if isinstance(name, int | np.integer):
+        return int(name)
+    raise _refused(
+        outcome, f"has the trajectory_id {_brief(name)}; tell text or a whole number, which can be saved"
+    )
 
 
 def _merge(earlier: Told, told: Told) -> Told:

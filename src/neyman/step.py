@@ -139,7 +139,8 @@ class Outcome:
     Args:
         rollout_id: from the request.
         prompt_id: from the request; a mismatch is an error, so that rows can never slip out of line.
-        reward: what trains; None or NaN is a missing result, never 0.
+        reward: what trains; None or NaN is a missing result, never 0. A `neyman.MissingReward` says why, and counts as
+            failed or as a timeout while the rollout itself came (status ok).
         success: the verified binary outcome; None takes a reward of exactly 0 or 1 as the outcome.
         n_tokens: completion tokens.
         status: ok, failed, aborted or timeout; anything but ok is a missing result.

@@ -67,7 +67,7 @@ class Fault:
             time.sleep(IS_SILENT)
         elif self.name == "killed" and late:
             os.kill(os.getpid(), signal.SIGKILL)
-        elif self.is_evaluated or self.name in ("reward", "async reward"):
+        elif self.is_evaluated or self.name in ("reward", "async reward") or (self.name == "later" and len(self.calls) > 1):
             raise ValueError(SAID)
         elif self.name == "too few rewards":
             return rewards[1:]

@@ -23,7 +23,7 @@ SHARED = {
     "too few rewards": ("scoring completions with reward function 'reward'", "returned 5 rewards for 6"),
     "a word for a reward": (
         "scoring completions with reward function 'reward'",
-        "ValueError: too many dimensions",
+        "failed on all 6 completions of its first call",
     ),
     "a reward that is not binary": ("judging completions", "returned 0.5, which is not binary"),
     "success": ("judging completions", f"ValueError: {SAID}"),
@@ -51,7 +51,7 @@ def scenarios(out):
         if name == "damaged":
             found["saved"] = {**NEYMAN, "save_steps": 1, "max_steps": 1}
         found[name] = {**NEYMAN, "fault": name, **more.get(name, {})}
-    return found | {name: {**NEYMAN, "fault": name} for name in ("unequal", "straggler")}
+    return found | {name: {**NEYMAN, "fault": name} for name in ("unequal", "later", "straggler")}
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +135,14 @@ def test_ranks_with_unequal_results_derive_the_same_plan(launched, launch):
         assert rank["state"] == first["state"]
         assert rank["weights"] == first["weights"]
     assert first["state"] != launched[0][launch][0]["straggler"]["state"]
+
+
+def test_completions_that_one_rank_cannot_score_later_on_are_missing_on_all(launched):
+    first, second = (rank["later"] for rank in launched[0]["two"])
+    assert first["error"] is None
+    assert first["state"] == second["state"]
+    assert first["weights"] == second["weights"]
+    assert sum(entry.get("neyman/rollouts/failed", 0.0) for entry in first["logs"]) > 0
 
 
 def test_a_straggler_changes_nothing_even_after_all_that_failed_before(launched):

@@ -113,5 +113,7 @@ class Trace:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS if name in file}
                 return cls(passes=float(file["passes"]), **arrays)
-        except (OSError, KeyError, ValueError) as error:
-            raise StateError(f"{path} cannot be read as a saved trace: {error}") from error
+        except Exception as error:
+            raise StateError(
+                f"{path} cannot be read as a saved trace ({type(error).__name__}: {error}): replay the logs again"
+            ) from error

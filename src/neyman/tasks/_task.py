@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from neyman import _checks
 from neyman.errors import ArgumentError, missing_extra
+from neyman.missing import MissingReward
 
 Message: TypeAlias = Mapping[str, Any]
 Prompt: TypeAlias = str | list[dict[str, Any]]
@@ -226,7 +227,8 @@ def reward_function(verifier: Verifier, *, name: str | None = None) -> RewardFun
 
     Returns:
         A function ``(prompts, completions, answer, **columns) -> list[float | None]`` for plain and
-        conversational completions.
+        conversational completions. Of a verifier that says why it gave no verdict (``explained``, as
+        `KillableVerifier` has it) the reason comes with it, as a `neyman.MissingReward`.
 
     Raises:
         ArgumentError: when called, if the verifier returns another number of verdicts than it got completions.
@@ -248,13 +250,18 @@ def reward_function(verifier: Verifier, *, name: str | None = None) -> RewardFun
             for i, p, a, m in zip(ids, prompts, answer, metadata, strict=True)
         ]
         texts = [completion_text(completion) for completion in completions]
-        verdicts = verifier.verify(texts, list(answer), problems)
+        judge = getattr(verifier, "explained", verifier.verify)
+        verdicts = judge(texts, list(answer), problems)
         if len(verdicts) != len(texts):
             raise ArgumentError(
                 f"{type(verifier).__name__}.verify returned {len(verdicts)} verdicts for {len(texts)} completions; "
                 "it must return one for each, None where it could not judge"
             )
-        return [None if verdict is None else float(verdict) for verdict in verdicts]
+        return [_as_reward(verdict) for verdict in verdicts]
 
     reward.__name__ = reward.__qualname__ = name or type(verifier).__name__.lower()
     return reward
+
+
+def _as_reward(verdict: bool | MissingReward | None) -> float | None:
+    return verdict if verdict is None or isinstance(verdict, MissingReward) else float(verdict)

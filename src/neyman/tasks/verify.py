@@ -26,6 +26,8 @@ from typing import IO, Any, TypeAlias, final
 
 from neyman import _checks
 from neyman.errors import ArgumentError, RunFailedError, missing_extra
+from neyman.missing import MissingReward
+from neyman.step import Status
 from neyman.tasks import _judge
 from neyman.tasks._task import Problem
 
@@ -185,17 +187,32 @@ class KillableVerifier:
         Raises:
             RunFailedError: a worker cannot start, e.g. because the judge cannot be imported.
         """
+        said = self.explained(completions, answers, problems)
+        return [None if isinstance(verdict, MissingReward) else verdict for verdict in said]
+
+    def explained(
+        self, completions: Sequence[str], answers: Sequence[str], problems: Sequence[Problem]
+    ) -> list[bool | MissingReward]:
+        """Judge as `verify` does, and say why there is no verdict where there is none."""
         rows: dict[bytes, list[int]] = {}
         metadata = [item.metadata for item in problems] if problems else [{}] * len(completions)
         for index, request in enumerate(zip(completions, answers, metadata, strict=True)):
             rows.setdefault(json.dumps(request).encode(), []).append(index)
-        verdicts: list[bool | None] = [None] * len(completions)
+        verdicts: dict[int, bool | MissingReward] = {}
         with self._lock:
             for body, (verdict, kind) in self._judge_all(list(rows)).items():
                 self.counts[kind] += len(rows[body])
-                for index in rows[body]:
-                    verdicts[index] = verdict
-        return verdicts
+                verdicts |= dict.fromkeys(rows[body], self._missing(kind) if verdict is None else verdict)
+        return [verdicts[index] for index in range(len(completions))]
+
+    def _missing(self, kind: str) -> MissingReward:
+        if kind == "timeouts":
+            return MissingReward(
+                f"the verifier gave no verdict within {self.timeout_seconds:g} s", Status.TIMEOUT
+            )
+        return MissingReward(
+            "a verifier process died" if kind == "deaths" else f"the verifier failed: {self.last_error}"
+        )
 
     def _judge_all(self, bodies: Sequence[bytes]) -> dict[bytes, tuple[bool | None, str]]:
         """Keep every worker busy until each request has a verdict or a reason for having none."""

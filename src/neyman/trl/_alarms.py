@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from neyman.errors import RunFailedError
 from neyman.step import Batch, StopReason
 from neyman.trl._fit import warn
 
 if TYPE_CHECKING:
     from neyman.trl._session import Session
 
+_HOPELESS = 10  # steps in a row without any valid result
+
 
 @final
 class Alarms:
-    """Warns after a step, seldom enough to be read.
+    """Warns after a step, seldom enough to be read, and stops a run in which nothing is scored any more.
 
     Args:
         session: the trainer's session.
@@ -22,10 +25,22 @@ class Alarms:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._failed = 0
+        self._in_a_row = 0
         self._has_warned_of_filler = False
 
     def hear(self, batch: Batch) -> None:
-        """Look at a step's batch and warn where it teaches little or nothing."""
+        """Look at a step's batch and warn where it teaches little or nothing.
+
+        Raises:
+            RunFailedError: the tenth step in a row without any valid result.
+        """
+        self._in_a_row = self._in_a_row + 1 if batch.stop_reason is StopReason.FAILED else 0
+        if self._in_a_row == _HOPELESS:
+            raise RunFailedError(
+                f"{_HOPELESS} steps in a row, to step {self._session.controller.step}, had no rollout with a valid "
+                f"reward (the first of the last step: {self._cause()}); mend what scores completions and resume from "
+                "the last checkpoint"
+            )
         if batch.stop_reason is StopReason.FAILED:
             self._failed += 1
             if self._failed & (self._failed - 1) == 0:  # at 1, 2, 4, 8, ... such steps
@@ -42,9 +57,12 @@ class Alarms:
             "like this so far: %d. A reward function returns None only for a completion that it cannot judge",
             controller.step,
             int(batch.report["rollouts"]),
-            controller.first_error or "reward functions returned None",
+            self._cause(),
             self._failed,
         )
+
+    def _cause(self) -> str:
+        return self._session.controller.first_error or "reward functions returned None"
 
     def _warn_of_filler(self, batch: Batch) -> None:
         session, filled = self._session, int((batch.groups < 0).sum())

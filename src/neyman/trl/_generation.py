@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, final
@@ -10,8 +11,10 @@ import torch
 
 from neyman.errors import RunFailedError
 from neyman.keyed import PromptId, keyed_hash
+from neyman.missing import MissingReward
 from neyman.step import Outcome, Request
 from neyman.trl._fit import no_prompt
+from neyman.trl._guard import Guard
 from neyman.trl._kept import KeptErrors
 from neyman.trl._prompts import Prompts
 from neyman.trl._ranks import Ranks
@@ -27,11 +30,12 @@ class Generation:
         trainer: the adapted trainer.
         prompts: the way from ids to rows.
         success: how the verified outcome is read.
+        guard: knows what reward functions could not score.
         ranks: the processes.
     """
 
-    def __init__(self, trainer: Any, prompts: Prompts, success: Success, ranks: Ranks) -> None:
-        self._trainer, self._prompts, self.success = trainer, prompts, success
+    def __init__(self, trainer: Any, prompts: Prompts, success: Success, guard: Guard, ranks: Ranks) -> None:
+        self._trainer, self._prompts, self.success, self._guard = trainer, prompts, success, guard
         self._ranks = ranks
         self.kept = KeptErrors(trainer, prompts, ranks)
         self._trainer_rollout: dict[str, Any] | None = None
@@ -61,10 +65,10 @@ class Generation:
         judged = self._draw(mine, self.agreed_rows(wanted, [prompt_id for _, prompt_id in mine]))
         everyone = self._ranks.exchange("judging completions", judged)
         filler = everyone[len(wanted) :]
-        outcomes = [self._outcome(rollout, success) for rollout, success in everyone[: len(wanted)]]
-        for rollout, _ in everyone[: len(wanted)]:
+        outcomes = [self._outcome(*one) for one in everyone[: len(wanted)]]
+        for rollout, _, _ in everyone[: len(wanted)]:
             self.store.add(rollout)
-        return outcomes, len(filler), sum(rollout.n_tokens for rollout, _ in filler)
+        return outcomes, len(filler), sum(rollout.n_tokens for rollout, _, _ in filler)
 
     def agreed_rows(
         self, wanted: list[tuple[int, PromptId]], prompt_ids: list[PromptId]
@@ -96,7 +100,7 @@ class Generation:
 
     def _draw(
         self, rows: list[tuple[int, PromptId]], inputs: list[dict[str, Any]]
-    ) -> Callable[[], list[tuple[Rollout, bool | None]]]:
+    ) -> Callable[[], list[Drawn]]:
         """Generate and score this rank's rows of a round; the judging is left to be done without collectives."""
         trainer = self._trainer
         if "prompt" not in inputs[0]:
@@ -116,10 +120,13 @@ class Generation:
         rank = self._ranks.index
         rewards = matrix[rank * len(rows) : (rank + 1) * len(rows)].tolist()
 
-        def judged() -> list[tuple[Rollout, bool | None]]:
+        def judged() -> list[Drawn]:
             self.kept.release()
             success = self.success(inputs, prompts, completions, completion_ids, rewards)
-            return list(zip(rollouts, success, strict=True))
+            faults = self._guard.faults
+            for place in faults:  # what the other functions said is no reward without this one
+                rollouts[place].rewards = [math.nan] * len(rewards[place])
+            return [(rollout, success[i], faults.get(i)) for i, rollout in enumerate(rollouts)]
 
         rollouts = [
             Rollout(
@@ -147,20 +154,17 @@ class Generation:
         completion_ids, logprobs = self.turns[0]
         return completion_ids, logprobs, [{} for _ in range(rows)]
 
-    def _outcome(self, rollout: Rollout, success: bool | None) -> Outcome:
-        trainer = self._trainer
+    def _outcome(self, rollout: Rollout, success: bool | None, fault: MissingReward | None) -> Outcome:
         values = torch.tensor(rollout.rewards, dtype=torch.float32)
-        scored = not bool(torch.isnan(values).all())
-        reward = (
-            float((values * trainer.reward_weights.to("cpu", torch.float32)).nansum()) if scored else None
-        )
-        return Outcome(
-            rollout_id=rollout.rollout_id,
-            prompt_id=rollout.prompt_id,
-            reward=None if self.success.is_undecided(success) else reward,
-            success=success,
-            n_tokens=rollout.n_tokens,
-            error=None if scored else "every reward function returned None",
+        weights = self._trainer.reward_weights.to("cpu", torch.float32)
+        return outcome(
+            rollout.rollout_id,
+            rollout.prompt_id,
+            None if bool(torch.isnan(values).all()) else float((values * weights).nansum()),
+            success,
+            rollout.n_tokens,
+            fault,
+            is_undecided=self.success.is_undecided(success),
         )
 
     @contextmanager
@@ -246,6 +250,40 @@ class Generation:
         """Return the reward matrix of all ranks' rows, float32 [rows, reward functions]."""
         rewards = [rollout.rewards for rollout in self._served]
         return torch.tensor(rewards, dtype=torch.float32, device=self._trainer.accelerator.device)
+
+
+Drawn = tuple[Rollout, bool | None, MissingReward | None]
+
+
+def outcome(
+    rollout_id: int,
+    prompt_id: PromptId,
+    reward: float | None,
+    success: bool | None,
+    n_tokens: int,
+    fault: MissingReward | None,
+    *,
+    is_undecided: bool,
+) -> Outcome:
+    """Return what became of a rollout: its reward, or why there is none.
+
+    Args:
+        rollout_id: the rollout.
+        prompt_id: its prompt.
+        reward: the sum over reward functions; None where all returned None.
+        success: the verified outcome.
+        n_tokens: completion tokens.
+        fault: what went wrong, where something did.
+        is_undecided: a rule for success was named and could not tell.
+    """
+    return Outcome(
+        rollout_id=rollout_id,
+        prompt_id=prompt_id,
+        reward=fault if fault is not None else None if is_undecided else reward,
+        success=success,
+        n_tokens=n_tokens,
+        error="every reward function returned None" if reward is None and fault is None else None,
+    )
 
 
 _ROLLOUT_KEYS = ("prompt_ids", "completion_ids", "logprobs")

@@ -14,7 +14,6 @@ from typing import Any, final
 
 import torch
 
-from neyman.errors import ContractError
 from neyman.trl._fit import columns_note
 from neyman.trl._prompts import Prompts
 from neyman.trl._ranks import Ranks
@@ -86,7 +85,7 @@ class KeptErrors:
                 return nothing
             try:
                 with self._explained():
-                    return _checked(name, function(**given), len(nothing))
+                    return list(function(**given))
             except Exception as error:  # noqa: BLE001 - shared at the next exchange
                 self._keep(error, doing)
                 return nothing
@@ -97,7 +96,7 @@ class KeptErrors:
                 return nothing
             try:
                 with self._explained():
-                    return _checked(name, await function(**given), len(nothing))
+                    return list(await function(**given))
             except Exception as error:  # noqa: BLE001 - shared at the next exchange
                 self._keep(error, doing)
                 return nothing
@@ -144,15 +143,3 @@ class KeptErrors:
             or int(getattr(trainer, "vllm_tensor_parallel_size", 1)) > 1
         )
         return not shards and not engine
-
-
-def _checked(name: str, rewards: Any, expected: int) -> list[Any]:
-    """Return rewards that TRL can take; what it would refuse is refused here, where it is kept."""
-    values = list(rewards)
-    if len(values) != expected:
-        raise ContractError(
-            f"reward function {name!r} returned {len(values)} rewards for {expected} completions; it must return one "
-            "number (or None when it cannot tell) per completion"
-        )
-    torch.tensor([torch.nan if value is None else value for value in values], dtype=torch.float32)
-    return values

@@ -34,6 +34,7 @@ class AdaptiveMixin:
         features: Any = None,
         modulation: Any = "strategy",
         accept_strategy_change: bool = False,
+        reward_timeout: float | None = None,
         **kwargs: Any,
     ) -> None:
         strategy = check_strategy(strategy)
@@ -54,6 +55,7 @@ class AdaptiveMixin:
             features=features,
             modulation=strategy.modulation if modulation == "strategy" else modulation,
             accepts_strategy_change=accept_strategy_change,
+            reward_timeout=reward_timeout,
         )
 
     @property
@@ -76,6 +78,7 @@ class AdaptiveMixin:
 
     def base_calculate_rewards(self, *args: Any) -> Any:
         """Score with TRL's own method; gathers over ranks."""
+        self._neyman.guard.clear()
         with self._neyman.generation.kept.rewards():
             return super()._calculate_rewards(*args)  # type: ignore[misc]
 

@@ -17,8 +17,9 @@ from neyman.controller import Controller
 from neyman.errors import ArgumentError, ContractError, RunFailedError
 from neyman.identity import describe
 from neyman.keyed import fingerprint
+from neyman.missing import MissingReward
 from neyman.modulation.rivals import WReinforce
-from neyman.step import Batch, Budget, Outcome, Request
+from neyman.step import Batch, Budget, Request
 from neyman.strategy import Strategy
 from neyman.trl._advantages import (
     aggregation,
@@ -34,7 +35,8 @@ from neyman.trl._behaviour import check_carry_over, note_behaviour, restore_beha
 from neyman.trl._checkpoint import Checkpoint
 from neyman.trl._features import register_features
 from neyman.trl._fit import budget_of, check_fit, check_prompt_column
-from neyman.trl._generation import Generation
+from neyman.trl._generation import Generation, outcome
+from neyman.trl._guard import Guard
 from neyman.trl._logging import log_step
 from neyman.trl._prompts import Prompts
 from neyman.trl._ranks import Ranks
@@ -60,6 +62,7 @@ class Session:
         features: prompt features for beliefs that use them.
         modulation: settings of the token factor, or None.
         accepts_strategy_change: whether a checkpoint of another strategy may be resumed.
+        reward_timeout: seconds that one call of a reward function may take; None sets no limit.
 
     Raises:
         ArgumentError: settings that contradict each other or the trainer; the message has the way out.
@@ -78,6 +81,7 @@ class Session:
         features: Any,
         modulation: Any,
         accepts_strategy_change: bool = False,
+        reward_timeout: float | None = None,
     ) -> None:
         self.trainer = trainer
         self.accepts_strategy_change = accepts_strategy_change
@@ -87,8 +91,9 @@ class Session:
         check_prompt_column(trainer)
         kept = trainer._signature_columns if trainer.args.remove_unused_columns else None  # noqa: SLF001
         self.prompts = Prompts(trainer.train_dataset, id_column, hide_ids=hide_ids, kept=kept)
-        self.ranks = Ranks(trainer)
-        self.generation = Generation(trainer, self.prompts, Success(success, trainer), self.ranks)
+        self.ranks, self.guard = Ranks(trainer), Guard(trainer, reward_timeout)
+        judge = Success(success, trainer, self.guard)
+        self.generation = Generation(trainer, self.prompts, judge, self.guard, self.ranks)
         self._w_reinforce = modulation if isinstance(modulation, WReinforce) else None
         self.token_factor = token_factor(self, modulation)
         world = int(trainer.accelerator.num_processes)
@@ -222,25 +227,28 @@ class Session:
         _, prompts, completions, completion_ids = self.scored[:4]
         judge, local = self.generation.success, self._local(self.matrix.tolist())
 
-        def judged() -> list[tuple[int, bool | None]]:
+        def judged() -> list[tuple[int, bool | None, MissingReward | None]]:
             self.generation.kept.release()
             verdicts = judge(rows, prompts, completions, completion_ids, local)
-            return [(len(ids), verdict) for ids, verdict in zip(completion_ids, verdicts, strict=True)]
+            faults = self.guard.faults
+            return [
+                (len(ids), verdict, faults.get(row))
+                for row, (ids, verdict) in enumerate(zip(completion_ids, verdicts, strict=True))
+            ]
 
         told = self.ranks.exchange("judging completions", judged)
         wanted = [(i, request.prompt_id) for request in self._direct for i in request.rollout_ids]
         rewards = total_reward(self.trainer, self.matrix.double().cpu().numpy())
         self.controller.tell(
-            Outcome(
-                rollout_id=rollout_id,
-                prompt_id=prompt_id,
-                reward=None if np.isnan(reward) or judge.is_undecided(verdict) else float(reward),
-                success=verdict,
-                n_tokens=n_tokens,
+            outcome(
+                *place,
+                None if np.isnan(reward) else float(reward),
+                verdict,
+                n_tokens,
+                fault,
+                is_undecided=judge.is_undecided(verdict),
             )
-            for (rollout_id, prompt_id), reward, (n_tokens, verdict) in zip(
-                wanted, rewards, told, strict=True
-            )
+            for place, reward, (n_tokens, verdict, fault) in zip(wanted, rewards, told, strict=True)
         )
         self.batch = self.controller.finish()
         self._alarms.hear(self.batch)

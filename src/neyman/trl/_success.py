@@ -8,6 +8,7 @@ from typing import Any, final
 
 from neyman._checks import real
 from neyman.errors import ArgumentError, ContractError
+from neyman.trl._guard import Guard
 
 _TOLERANCE = 1e-6  # of a binary reward
 _NOT_COLUMNS = (
@@ -25,12 +26,13 @@ class Success:
         rule: None (the only reward function is binary), ``(reward function's name, threshold)``, or a callable
             ``f(prompts, completions, completion_ids, **columns) -> list[bool | None]``, None where it cannot tell.
         trainer: the trainer, for the names of its reward functions.
+        guard: stands around the callable too.
 
     Raises:
         ArgumentError: no rule for several reward functions, an unknown name, an async callable, or something else.
     """
 
-    def __init__(self, rule: Any, trainer: Any) -> None:
+    def __init__(self, rule: Any, trainer: Any, guard: Guard) -> None:
         names = list(trainer.reward_func_names)
         self._function: Callable[..., Any] | None = None
         self._column: int | None = None
@@ -49,7 +51,7 @@ class Success:
                 f"success=({names[0]!r}, 0.5), a reward function's name and a threshold"
             )
         elif callable(rule):
-            self._function = rule
+            self._function = guard.around(rule, "success", "verdicts")
         elif isinstance(rule, tuple) and len(rule) == 2 and rule[0] in names:
             self._column, self._threshold = names.index(rule[0]), real("success threshold", rule[1])
         else:
@@ -73,7 +75,7 @@ class Success:
 
         Raises:
             ContractError: the only reward function is not binary, or the callable returned another number of
-                verdicts than completions.
+                verdicts than completions at its first call.
         """
         if self._column is not None:
             values = [row[self._column] for row in rewards]
@@ -81,15 +83,10 @@ class Success:
         if self._function is None:
             return [self._binary(row[0]) for row in rewards]
         columns = {name: [row[name] for row in rows] for name in rows[0] if name not in _NOT_COLUMNS}
-        judged = list(
-            self._function(prompts=prompts, completions=completions, completion_ids=completion_ids, **columns)
+        judged = self._function(
+            prompts=prompts, completions=completions, completion_ids=completion_ids, **columns
         )
-        if len(judged) != len(prompts):
-            raise ContractError(
-                f"success returned {len(judged)} verdicts for {len(prompts)} completions; it must return one bool (or "
-                "None when it cannot tell) per completion"
-            )
-        return [None if verdict is None else bool(verdict) for verdict in judged]
+        return [None if verdict is None or verdict != verdict else bool(verdict) for verdict in judged]  # noqa: PLR0124
 
     def _binary(self, reward: float) -> bool | None:
         """Read the outcome off the only reward function: 1 is a success, 0 and -1 are not."""

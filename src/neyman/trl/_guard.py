@@ -1,0 +1,303 @@
+"""Reward functions that fail: what they cannot score is missing, with its cause; a run that none scores stops."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import math
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, final
+
+import torch
+
+from neyman._checks import real
+from neyman.errors import ContractError, RunFailedError
+from neyman.missing import MissingReward
+from neyman.step import Status
+from neyman.trl._fit import warn
+
+_PATIENCE = 8  # time limits that scoring row by row may take
+_MOST_STUCK = 64  # calls left behind that still run: threads cannot be ended
+_LOGS = ("log_extra", "log_metric")
+
+Columns = Mapping[str, Any]
+Call = Callable[[Columns], Awaitable[Any]]
+
+
+@final
+class Guard:
+    """Stands around a trainer's reward functions, and around the callable that judges success.
+
+    A function that raises, takes too long, or returns another number of values than it got completions is asked
+    again row by row; a row that fails then, or whose value is no finite number, is missing, for all functions
+    together: a sum over those that answered would be another reward. Where a function that has never scored
+    anything fails on every row, the mistake is in it: its own error stops the run, as in TRL itself.
+
+    Args:
+        trainer: the trainer; its ``reward_funcs`` are replaced by guarded ones.
+        seconds: the most that one call may take; None sets no limit.
+
+    Raises:
+        ArgumentError: a limit that is not above 0.
+
+    Guarantee: with a limit a call takes at most 9 times as long, whatever the function does. Plain functions then
+    run in a thread, so that alarms inside them do not work; one that overruns is left behind, as no thread can be
+    ended, and 64 of them stop the run. Reward models are left alone.
+
+    Cost: where nothing fails, a check of each value.
+    """
+
+    def __init__(self, trainer: Any, seconds: float | None) -> None:
+        self._trainer = trainer
+        self._seconds = None if seconds is None else real("reward_timeout", seconds, low=0.0, open_low=True)
+        self._faults: dict[int, MissingReward] = {}
+        self._stuck: list[threading.Thread] = []
+        trainer.reward_funcs = [
+            function
+            if isinstance(function, torch.nn.Module)
+            else self.around(function, f"reward function {name!r}")
+            for function, name in zip(trainer.reward_funcs, trainer.reward_func_names, strict=True)
+        ]
+
+    def clear(self) -> None:
+        """Forget the faults of earlier calls."""
+        self._faults.clear()
+
+    @property
+    def faults(self) -> dict[int, MissingReward]:
+        """What went wrong since `clear`, by row; the first fault of a row is kept."""
+        return dict(self._faults)
+
+    def around(self, function: Callable[..., Any], name: str, values: str = "rewards") -> Callable[..., Any]:
+        """Return a function that does what this one does, with what it cannot score missing."""
+        watched = _Watched(self, name, values)
+        if _is_async(function):
+
+            async def score(**columns: Any) -> list[Any]:
+                return await watched.score(lambda given: self._awaited(function, given), columns)
+
+        else:
+
+            def score(**columns: Any) -> list[Any]:  # type: ignore[misc]
+                return _at_once(watched.score(lambda given: self._called(function, given), columns))
+
+        return functools.update_wrapper(score, function)
+
+    async def _awaited(self, function: Callable[..., Any], columns: Columns) -> Any:
+        try:
+            return await asyncio.wait_for(function(**columns), self._seconds)
+        except TimeoutError as error:
+            raise self._late(error) from error
+
+    async def _called(self, function: Callable[..., Any], columns: Columns) -> Any:
+        """Call a plain function: here, or in a thread where its time is limited."""
+        if self._seconds is None:
+            return function(**columns)
+        self._stuck = [thread for thread in self._stuck if thread.is_alive()]
+        if len(self._stuck) >= _MOST_STUCK:
+            raise _StuckError(
+                f"{_MOST_STUCK} calls of reward functions hang and cannot be ended: verify in processes that can be "
+                "killed (neyman.tasks.KillableVerifier with neyman.tasks.reward_function)"
+            )
+        result: list[Any] = []
+        wanted = threading.Event()
+        wanted.set()
+        given = {k: _while(wanted, v) if k in _LOGS else v for k, v in columns.items()}
+        thread = threading.Thread(target=_keep, args=(result, function, given), daemon=True)
+        thread.start()
+        thread.join(self._seconds)
+        if not result:
+            wanted.clear()
+            self._stuck.append(thread)
+            raise self._late()
+        value, error = result[0]
+        if error is not None:
+            raise error
+        return value
+
+    def _late(self, error: TimeoutError | None = None) -> TimeoutError:
+        """Say what took too long: the limit, unless the function itself gave up."""
+        if error is not None and str(error):
+            return error
+        return TimeoutError(f"no answer within {self._seconds:g} s" if self._seconds else "it timed out")
+
+    @property
+    def patience(self) -> float:
+        """Seconds that scoring row by row may take."""
+        return math.inf if self._seconds is None else _PATIENCE * self._seconds
+
+    def take(self, faults: dict[int, MissingReward], rows: int, name: str, *, is_first: bool) -> None:
+        """Note the faults of a call, and say the first of each function."""
+        for row, fault in faults.items():
+            self._faults.setdefault(row, fault)
+        if faults and is_first:
+            warn(
+                self._trainer,
+                "%s failed on %d of %d completions (the first: %s); they count as missing results and are drawn again "
+                "within the allowance. neyman/rollouts/failed and neyman/rollouts/timeout show them for every step",
+                name,
+                len(faults),
+                rows,
+                next(iter(faults.values())).why,
+            )
+
+
+class _StuckError(RunFailedError):
+    """Too many calls hang: the one fault that is no missing result."""
+
+
+class _Watched:
+    """What is known of one function by now."""
+
+    def __init__(self, guard: Guard, name: str, values: str) -> None:
+        self._guard, self._name, self._values = guard, name, values
+        self._has_scored = self._has_failed = False
+
+    async def score(self, call: Call, columns: Columns) -> list[Any]:
+        """Return the function's values for these rows, NaN where it failed."""
+        rows = len(columns["prompts"])
+        error: Exception | None = None
+        try:
+            found = self._whole(await call(columns), rows)
+        except _StuckError:
+            raise
+        except ContractError as wrong:
+            if not self._has_scored:
+                raise
+            error = wrong
+        except Exception as raised:  # noqa: BLE001 - whatever a user's function raises is a missing result
+            error = raised
+        if error is not None:
+            found = [_fault(error)] if rows == 1 else await self._one_by_one(call, columns, rows)
+        values = [self._checked(value) for value in found]
+        faults = {row: value for row, value in enumerate(values) if isinstance(value, MissingReward)}
+        if len(faults) == rows and not self._has_scored and not (error is None and _said(found)):
+            self._give_up(error, faults)
+        self._has_scored = True
+        self._guard.take(faults, rows, self._name, is_first=not self._has_failed)
+        self._has_failed |= bool(faults)
+        return values
+
+    def _whole(self, returned: Any, rows: int) -> list[Any]:
+        """Return the values when there is one for each row."""
+        try:
+            values = returned.tolist() if isinstance(returned, torch.Tensor) else list(returned)
+        except TypeError:
+            raise ContractError(
+                f"{self._name} returned {returned!r:.80}, not a list of {self._values}, one for each of {rows} "
+                "completions"
+            ) from None
+        if len(values) != rows:
+            raise ContractError(
+                f"{self._name} returned {len(values)} {self._values} for {rows} completions; it must return one for "
+                "each, None where it cannot tell"
+            )
+        return values
+
+    async def _one_by_one(self, call: Call, columns: Columns, rows: int) -> list[Any]:
+        """Score each row by itself; rows that the time does not reach are timeouts."""
+        deadline, found = time.monotonic() + self._guard.patience, list[Any]()
+        for row in range(rows):
+            if time.monotonic() > deadline:
+                why = f"not scored: rows before it took {self._guard.patience:g} s"
+                found.append(MissingReward(why, Status.TIMEOUT))
+                continue
+            try:
+                found += self._whole(await call(_only(columns, row, rows)), 1)
+            except _StuckError:
+                raise
+            except Exception as error:  # noqa: BLE001 - as above
+                found.append(_fault(error))
+        return found
+
+    def _checked(self, value: Any) -> Any:
+        """Return a value that TRL can take; a fault where it is neither a finite number nor None."""
+        if value is None or isinstance(value, MissingReward):
+            return value
+        try:
+            number = math.nan if isinstance(value, str | bytes) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            return MissingReward(f"it returned {value!r:.80}, which is no number")
+        if isinstance(value, str | bytes):
+            return MissingReward(f"it returned {value!r:.80}, which is text and no number")
+        return (
+            MissingReward(f"it returned {value!r:.80}, which is not finite") if math.isinf(number) else value
+        )
+
+    def _give_up(self, error: Exception | None, faults: Mapping[int, MissingReward]) -> None:
+        """Stop the run: the function has never scored anything, and fails on every row."""
+        if error is not None and not isinstance(error, TimeoutError):
+            raise error
+        first = next(iter(faults.values())).why
+        raise RunFailedError(
+            f"{self._name} failed on all {len(faults)} completions of its first call (the first: {first}); it must "
+            "return a finite number for each, None where it cannot tell"
+        ) from error
+
+
+def _said(values: list[Any]) -> bool:
+    """Whether the function itself says of a row that it could not be judged."""
+    return any(isinstance(value, MissingReward) for value in values)
+
+
+def _fault(error: Exception) -> MissingReward:
+    why = str(error) or type(error).__name__
+    if isinstance(error, TimeoutError):
+        return MissingReward(str(error) or "it timed out", Status.TIMEOUT)
+    return MissingReward(f"{type(error).__name__}: {why}" if str(error) else why)
+
+
+def _only(columns: Columns, row: int, rows: int) -> dict[str, Any]:
+    """Return one row of what a reward function gets; what it logs then belongs to no table."""
+    return {
+        name: _nothing
+        if name in _LOGS
+        else [value[row]]
+        if isinstance(value, list) and len(value) == rows
+        else value
+        for name, value in columns.items()
+    }
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Log nothing."""
+
+
+def _while(wanted: threading.Event, log: Callable[..., None]) -> Callable[..., None]:
+    """Return a log that falls silent when the call is no longer waited for."""
+
+    def said(*values: Any, **named: Any) -> None:
+        if wanted.is_set():
+            log(*values, **named)
+
+    return said
+
+
+def _keep(result: list[Any], function: Callable[..., Any], columns: Columns) -> None:
+    """Keep what a function returned, or raised, for the thread that waits."""
+    try:
+        result.append((function(**columns), None))
+    except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+        result.append((None, error))
+
+
+def _is_async(function: Any) -> bool:
+    """Whether calling gives a coroutine; partials and objects are seen through."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - the method itself is asked
+    )
+
+
+def _at_once(coroutine: Coroutine[Any, Any, list[Any]]) -> list[Any]:
+    """Run a coroutine that never waits, so that plain and async functions share one path."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        values: list[Any] = done.value
+        return values
+    raise AssertionError("a plain reward function was awaited")
