@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
 from datasets import Dataset, IterableDataset
+from rank_faults import Fault
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 import neyman
@@ -39,43 +40,48 @@ def run(
     resume=None,
     save_steps=0,
     streams=False,
+    fault=Fault(),  # noqa: B008 - none, and immutable
+    **more,
 ):
     trainer_class, config_class = TRAINERS[trainer]
     rows: list[list[str]] = []
 
     def reward(prompts, completions, **columns):
         rows.append([f"{p}|{c}" for p, c in zip(prompts, completions, strict=True)])
-        return [grade(p, c) for p, c in zip(prompts, completions, strict=True)]
+        return fault.scored([grade(p, c) for p, c in zip(prompts, completions, strict=True)])
 
     model, tokenizer = load_policy(policy)
-    args = config_class(
-        output_dir=str(out),
-        per_device_train_batch_size=8,
-        steps_per_generation=2,
-        num_generations=8,
-        max_completion_length=6,
-        learning_rate=1e-3,
-        max_steps=4,
-        logging_steps=1,
-        report_to="none",
-        use_cpu=True,
-        bf16=False,
-        beta=0.0,
-        gradient_checkpointing=False,
-        disable_tqdm=True,
-        seed=3,
-        save_strategy="steps" if save_steps else "no",
-        save_steps=save_steps or 500,
-    )
+    defaults = {
+        "output_dir": str(out),
+        "per_device_train_batch_size": 8,
+        "steps_per_generation": 2,
+        "num_generations": 8,
+        "max_completion_length": 6,
+        "learning_rate": 1e-3,
+        "max_steps": 4,
+        "logging_steps": 1,
+        "report_to": "none",
+        "use_cpu": True,
+        "bf16": False,
+        "beta": 0.0,
+        "gradient_checkpointing": False,
+        "disable_tqdm": True,
+        "seed": 3,
+        "save_strategy": "steps" if save_steps else "no",
+        "save_steps": save_steps or 500,
+    }
+    args = config_class(**{**defaults, **more})
     ours = {} if strategy is None else {"strategy": neyman.preset(strategy, **(options or {}))}
     host = (adaptive(trainer_class) if ours else trainer_class)(
         model=model,
-        reward_funcs=reward,
+        reward_funcs=fault.reward(reward),
         args=args,
         train_dataset=stream() if streams else Dataset.from_list(prompt_rows()),
         processing_class=tokenizer,
         **ours,
+        **fault.host(prompt_rows()[:4]),
     )
+    fault.applied(host)
     host.train(resume_from_checkpoint=resume)
     return {
         "logs": [entry for entry in host.state.log_history if "loss" in entry],

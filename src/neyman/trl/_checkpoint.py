@@ -45,9 +45,13 @@ class Checkpoint:
         trainer = self._session.trainer
         name = f"checkpoint-{trainer.state.global_step}"
         folder = Path(trainer._get_output_dir(trial=trial)) / name  # noqa: SLF001 (as TRL's own extra state does)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / self._process_file(), self._process_state())
-        trainer.accelerator.wait_for_everyone()
+
+        def write() -> list[None]:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / self._process_file(), self._process_state())
+            return []
+
+        self._session.ranks.exchange(f"writing {folder}", write)  # until every process is done
         if trainer.args.should_save:
             state = {
                 "version": _VERSION,
@@ -65,8 +69,11 @@ class Checkpoint:
         Raises:
             StateError: no state of ours, a damaged file, another version, dataset, number of processes or strategy,
                 or a generation half used that these settings would cut otherwise; the message names the file and the
-                way out.
+                way out. What is wrong with one process's file is raised on all.
         """
+        self._session.ranks.exchange(f"reading {checkpoint}", lambda: self._load(checkpoint))
+
+    def _load(self, checkpoint: str) -> list[None]:
         folder = Path(checkpoint)
         path = folder / STATE_FILE
         state = _read_json(path)
@@ -88,6 +95,7 @@ class Checkpoint:
             raise StateError(f"{path}: {error}") from error
         session.load_modulation_state(state["modulation"])
         self._load_process(folder / self._process_file())
+        return []
 
     def _under_this_strategy(self, path: Path, state: dict[str, Any]) -> dict[str, Any]:
         """Return the controller's state when it is of this run's strategy, or the change of strategy is accepted."""

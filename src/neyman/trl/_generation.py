@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, final
 
 import torch
-from accelerate.utils import gather_object
 
 from neyman.errors import RunFailedError
 from neyman.keyed import PromptId, keyed_hash
 from neyman.step import Outcome, Request
 from neyman.trl._fit import no_prompt
+from neyman.trl._kept import KeptErrors
 from neyman.trl._prompts import Prompts
+from neyman.trl._ranks import Ranks
 from neyman.trl._store import Rollout, RolloutStore
 from neyman.trl._success import Success
 
@@ -26,20 +27,18 @@ class Generation:
         trainer: the adapted trainer.
         prompts: the way from ids to rows.
         success: how the verified outcome is read.
+        ranks: the processes.
     """
 
-    def __init__(self, trainer: Any, prompts: Prompts, success: Success) -> None:
+    def __init__(self, trainer: Any, prompts: Prompts, success: Success, ranks: Ranks) -> None:
         self._trainer, self._prompts, self.success = trainer, prompts, success
+        self._ranks = ranks
+        self.kept = KeptErrors(trainer, prompts, ranks)
         self._trainer_rollout: dict[str, Any] | None = None
         self._served: list[Rollout] = []
         self.serving: list[Rollout] | None = None
         self.turns: list[tuple[list[list[int]], list[list[float]] | None]] = []
         self.store = RolloutStore()
-
-    @property
-    def world(self) -> int:
-        """Number of processes."""
-        return int(self._trainer.accelerator.num_processes)
 
     def run(self, requests: list[Request]) -> tuple[list[Outcome], int, int]:
         """Generate and score requests on all ranks.
@@ -50,37 +49,56 @@ class Generation:
 
         Raises:
             RunFailedError: ranks disagree on what to generate.
+            NeymanError: reading, generating or scoring failed on a rank: the same on all (`Ranks.exchange`).
         """
         wanted = [
             (rollout_id, request.prompt_id) for request in requests for rollout_id in request.rollout_ids
         ]
-        padding = -len(wanted) % self.world
-        self._agree(wanted)
+        padding = -len(wanted) % self._ranks.world
         rows = wanted + [wanted[-1]] * padding
-        share = len(rows) // self.world
-        rank = self._trainer.accelerator.process_index
-        drawn = self._draw(rows[rank * share : (rank + 1) * share])
-        everyone: list[tuple[Rollout, bool | None]] = gather_object(drawn)
+        share, rank = len(rows) // self._ranks.world, self._ranks.index
+        mine = rows[rank * share : (rank + 1) * share]
+        judged = self._draw(mine, self.agreed_rows(wanted, [prompt_id for _, prompt_id in mine]))
+        everyone = self._ranks.exchange("judging completions", judged)
         filler = everyone[len(wanted) :]
         outcomes = [self._outcome(rollout, success) for rollout, success in everyone[: len(wanted)]]
         for rollout, _ in everyone[: len(wanted)]:
             self.store.add(rollout)
         return outcomes, len(filler), sum(rollout.n_tokens for rollout, _ in filler)
 
-    def _agree(self, wanted: list[tuple[int, PromptId]]) -> None:
-        if self.world == 1:
-            return
-        plans = gather_object([keyed_hash(*(f"{rollout}:{prompt!r}" for rollout, prompt in wanted))])
-        if len(set(plans)) > 1:
-            raise RunFailedError(
-                f"the {self.world} processes planned different rollouts for this round: their beliefs differ. Use the "
-                "same NumPy and BLAS and the same number of threads on every node, and the same dataset order"
-            )
+    def agreed_rows(
+        self, wanted: list[tuple[int, PromptId]], prompt_ids: list[PromptId]
+    ) -> list[dict[str, Any]]:
+        """Read this rank's rows of the dataset, when all ranks plan the same round.
 
-    def _draw(self, rows: list[tuple[int, PromptId]]) -> list[tuple[Rollout, bool | None]]:
-        """Generate and score this rank's rows of a round."""
+        Args:
+            wanted: the round's rollouts, as this rank plans them.
+            prompt_ids: the prompts of its own rows.
+
+        Raises:
+            RunFailedError: the plans differ.
+            NeymanError: a rank cannot read its rows: the same on all.
+        """
+        rows: list[dict[str, Any]] = []
+
+        def read() -> list[int]:
+            rows.extend(self._prompts.rows(prompt_ids))
+            if self._ranks.world == 1:
+                return []
+            return [keyed_hash(*(f"{rollout}:{prompt!r}" for rollout, prompt in wanted))]
+
+        if len(set(self._ranks.exchange("reading prompts", read))) > 1:
+            raise RunFailedError(
+                f"the {self._ranks.world} processes planned different rollouts for this round: their beliefs differ. "
+                "Use the same NumPy and BLAS and the same number of threads on every node, and the same dataset order"
+            )
+        return rows
+
+    def _draw(
+        self, rows: list[tuple[int, PromptId]], inputs: list[dict[str, Any]]
+    ) -> Callable[[], list[tuple[Rollout, bool | None]]]:
+        """Generate and score this rank's rows of a round; the judging is left to be done without collectives."""
         trainer = self._trainer
-        inputs = self._prompts.rows([prompt_id for _, prompt_id in rows])
         if "prompt" not in inputs[0]:
             raise no_prompt(inputs[0])
         prompts = [row["prompt"] for row in inputs]
@@ -95,26 +113,29 @@ class Generation:
         matrix = trainer.base_calculate_rewards(inputs, prompts, completions, completion_ids)
         logged = _columns(trainer._pending_extra_logs, len(rows))  # noqa: SLF001
         trainer._pending_extra_logs.clear()  # noqa: SLF001
-        rank = trainer.accelerator.process_index
+        rank = self._ranks.index
         rewards = matrix[rank * len(rows) : (rank + 1) * len(rows)].tolist()
-        success = self.success(inputs, prompts, completions, completion_ids, rewards)
-        return [
-            (
-                Rollout(
-                    rollout_id=rollout_id,
-                    prompt_id=prompt_id,
-                    prompt_tokens=[int(token) for token in output[0][i]],
-                    completion_ids=[int(token) for token in completion_ids[i]],
-                    logprobs=None if logprobs is None else logprobs[i],
-                    extra=extra[i],
-                    logged=logged[i],
-                    rewards=rewards[i],
-                    n_tokens=len(completion_ids[i]),
-                ),
-                success[i],
+
+        def judged() -> list[tuple[Rollout, bool | None]]:
+            self.kept.release()
+            success = self.success(inputs, prompts, completions, completion_ids, rewards)
+            return list(zip(rollouts, success, strict=True))
+
+        rollouts = [
+            Rollout(
+                rollout_id=rollout_id,
+                prompt_id=prompt_id,
+                prompt_tokens=[int(token) for token in output[0][i]],
+                completion_ids=[int(token) for token in completion_ids[i]],
+                logprobs=None if logprobs is None else logprobs[i],
+                extra=extra[i],
+                logged=logged[i],
+                rewards=rewards[i],
+                n_tokens=len(completion_ids[i]),
             )
             for i, (rollout_id, prompt_id) in enumerate(rows)
         ]
+        return judged
 
     def _tokens(self, output: tuple[Any, ...]) -> tuple[Any, Any, list[dict[str, Any]]]:
         """Return completion ids, log-probabilities and extra fields of what was generated."""
@@ -152,7 +173,11 @@ class Generation:
             return
 
         def recorded(prompts: Any, host: Any) -> Any:
-            self._trainer_rollout = dict(original(prompts, host))
+            def instead(end: int) -> dict[str, Any]:
+                ended = [[end] for _ in prompts]
+                return {"prompt_ids": ended, "completion_ids": ended, "logprobs": None}
+
+            self._trainer_rollout = self.kept.generated(lambda: dict(original(prompts, host)), instead)
             return dict(self._trainer_rollout)
 
         trainer.rollout_func = recorded
@@ -179,8 +204,7 @@ class Generation:
     def serve(self, rollouts: list[Rollout]) -> Iterator[None]:
         """Answer the trainer's generation and reward calls with drawn rollouts (all ranks' rows)."""
         trainer = self._trainer
-        share = len(rollouts) // self.world
-        rank = trainer.accelerator.process_index
+        share, rank = len(rollouts) // self._ranks.world, self._ranks.index
         self.serving = rollouts[rank * share : (rank + 1) * share]
         self._served = rollouts
         original = getattr(trainer, "rollout_func", None)

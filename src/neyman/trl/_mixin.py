@@ -65,9 +65,18 @@ class AdaptiveMixin:
         """Generate with TRL's own method."""
         return super()._generate(prompts)  # type: ignore[misc]
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train as the base class does; an error of one process ends all, with what it said.
+
+        Raises:
+            RunFailedError: another process failed, has gone or is silent.
+        """
+        with self._neyman.ranks.failing_together():
+            return super().train(*args, **kwargs)  # type: ignore[misc]
+
     def base_calculate_rewards(self, *args: Any) -> Any:
         """Score with TRL's own method; gathers over ranks."""
-        with self._neyman.explained():
+        with self._neyman.generation.kept.rewards():
             return super()._calculate_rewards(*args)  # type: ignore[misc]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -93,14 +102,21 @@ class AdaptiveMixin:
         if session.generation.serving is not None:
             completion_ids, logprobs = session.generation.served_turn()
             return completion_ids if session.is_rloo else (completion_ids, logprobs)
+
+        def instead(end: int) -> Any:
+            ended = [[end] for _ in prompt_ids]
+            return ended if session.is_rloo else (ended, None)
+
         if not self.model.training:  # type: ignore[attr-defined]
-            return super()._generate_single_turn(prompt_ids, *args, **kwargs)  # type: ignore[misc]
+            base = super()._generate_single_turn  # type: ignore[misc]
+            return session.generation.kept.generated(lambda: base(prompt_ids, *args, **kwargs), instead)
         with session.one_generation_per_row():
             signature = inspect.signature(super()._generate_single_turn)  # type: ignore[misc]
             bound = signature.bind(prompt_ids, *args, **kwargs)
             if "num_generations" in signature.parameters:
                 bound.arguments["num_generations"] = 1
-            turn = super()._generate_single_turn(*bound.args, **bound.kwargs)  # type: ignore[misc]
+            base = super()._generate_single_turn  # type: ignore[misc]
+            turn = session.generation.kept.generated(lambda: base(*bound.args, **bound.kwargs), instead)
         session.generation.turns.append((turn, None) if session.is_rloo else turn)
         return turn
 
@@ -108,10 +124,11 @@ class AdaptiveMixin:
         session = self._neyman
         if session.generation.serving is not None:
             return session.generation.served_rewards()
-        with session.explained():
-            matrix = super()._calculate_rewards(*args)  # type: ignore[misc]
+        matrix = self.base_calculate_rewards(*args)
         if self.model.training:  # type: ignore[attr-defined]
             session.matrix, session.scored = matrix, args
+        else:
+            session.share_failures("evaluating")
         return matrix
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:

@@ -33,10 +33,11 @@ from neyman.trl._alarms import Alarms
 from neyman.trl._behaviour import check_carry_over, note_behaviour, restore_behaviour
 from neyman.trl._checkpoint import Checkpoint
 from neyman.trl._features import register_features
-from neyman.trl._fit import budget_of, check_fit, check_prompt_column, columns_note
+from neyman.trl._fit import budget_of, check_fit, check_prompt_column
 from neyman.trl._generation import Generation
 from neyman.trl._logging import log_step
 from neyman.trl._prompts import Prompts
+from neyman.trl._ranks import Ranks
 from neyman.trl._store import Rollout
 from neyman.trl._success import Success
 from neyman.trl._token_shaping import token_factor
@@ -86,7 +87,8 @@ class Session:
         check_prompt_column(trainer)
         kept = trainer._signature_columns if trainer.args.remove_unused_columns else None  # noqa: SLF001
         self.prompts = Prompts(trainer.train_dataset, id_column, hide_ids=hide_ids, kept=kept)
-        self.generation = Generation(trainer, self.prompts, Success(success, trainer))
+        self.ranks = Ranks(trainer)
+        self.generation = Generation(trainer, self.prompts, Success(success, trainer), self.ranks)
         self._w_reinforce = modulation if isinstance(modulation, WReinforce) else None
         self.token_factor = token_factor(self, modulation)
         world = int(trainer.accelerator.num_processes)
@@ -140,10 +142,11 @@ class Session:
         return self._is_direct()
 
     def _begin(self, inputs: list[dict[str, Any]]) -> None:
+        self.generation.kept.forget()
         if self.prompts.ids is None:
             keys = self.prompts.bring(gather_object(list(inputs)), int(self.trainer.num_generations))
         else:
-            keys = gather_object([self.prompts.key(row) for row in inputs])
+            keys = self.ranks.exchange("reading prompts", lambda: [self.prompts.key(row) for row in inputs])
         self.controller.begin(list(dict.fromkeys(keys)), policy_version=int(self.trainer.state.global_step))
 
     @cached_property
@@ -199,30 +202,32 @@ class Session:
         return self._rollouts, self.prompts.rows(self._local(list(self.batch.prompt_ids)))
 
     def _local(self, rows: list[Any]) -> list[Any]:
-        accelerator = self.trainer.accelerator
-        share = len(rows) // int(accelerator.num_processes)
-        return rows[accelerator.process_index * share : (accelerator.process_index + 1) * share]
+        share = len(rows) // self.ranks.world
+        return rows[self.ranks.index * share : (self.ranks.index + 1) * share]
 
     def plan_direct(self, inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Plan a step of one round and return this rank's rows for TRL to generate."""
         self._begin(inputs)
         self._direct = self.controller.ask()
-        ids = [request.prompt_id for request in self._direct for _ in request.rollout_ids]
-        if len(ids) != int(self.trainer.args.generation_batch_size):
+        wanted = [(i, request.prompt_id) for request in self._direct for i in request.rollout_ids]
+        if len(wanted) != int(self.trainer.args.generation_batch_size):
             raise ContractError(
-                f"the plan has {len(ids)} rows, TRL's generation batch {len(inputs)} per process"
+                f"the plan has {len(wanted)} rows, TRL's generation batch {len(inputs)} per process"
             )
-        return self.prompts.rows(self._local(ids))
+        return self.generation.agreed_rows(wanted, self._local([prompt_id for _, prompt_id in wanted]))
 
     def tell_direct(self, rows: list[dict[str, Any]]) -> None:
         """Report what TRL generated and scored in its single call, and close the step."""
         assert self.scored is not None
         _, prompts, completions, completion_ids = self.scored[:4]
         judge, local = self.generation.success, self._local(self.matrix.tolist())
-        verdicts = judge(rows, prompts, completions, completion_ids, local)
-        told = gather_object(
-            [(len(ids), verdict) for ids, verdict in zip(completion_ids, verdicts, strict=True)]
-        )
+
+        def judged() -> list[tuple[int, bool | None]]:
+            self.generation.kept.release()
+            verdicts = judge(rows, prompts, completions, completion_ids, local)
+            return [(len(ids), verdict) for ids, verdict in zip(completion_ids, verdicts, strict=True)]
+
+        told = self.ranks.exchange("judging completions", judged)
         wanted = [(i, request.prompt_id) for request in self._direct for i in request.rollout_ids]
         rewards = total_reward(self.trainer, self.matrix.double().cpu().numpy())
         self.controller.tell(
@@ -260,8 +265,7 @@ class Session:
             advantages = self.advantages(matrix, rewards) * self._weights(batch, output)
             local = output["advantages"]
             share = len(local)
-            rank = self.trainer.accelerator.process_index
-            mine = advantages[rank * share : (rank + 1) * share]
+            mine = advantages[self.ranks.index * share : (self.ranks.index + 1) * share]
             output["advantages"] = torch.as_tensor(mine, dtype=local.dtype, device=local.device)
             logged = self.trainer._logs["advantages"]  # noqa: SLF001 (TRL's completions table)
             for place, value in enumerate(advantages.tolist(), start=-len(advantages)):
@@ -343,14 +347,14 @@ class Session:
         if self._logps is not None and len(self._logps) < 2 and not logps.requires_grad:
             self._logps.append(logps)
 
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Note on a reward function's error which columns there are: most lack one."""
-        try:
-            yield
-        except (TypeError, KeyError) as error:
-            error.add_note(columns_note(self.trainer, self.prompts))
-            raise
+    def share_failures(self, doing: str) -> None:
+        """Let all processes raise what was kept on one of them."""
+
+        def release() -> list[None]:
+            self.generation.kept.release()
+            return []
+
+        self.ranks.exchange(doing, release)
 
     @contextmanager
     def one_generation_per_row(self) -> Iterator[None]:

@@ -1,0 +1,164 @@
+"""Ranks that fail: all with the same message, none waits, and every rank makes the same collectives."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
+
+SCRIPT = Path(__file__).with_name("rank_launch.py")
+SAID = "the judge's disk is full"
+NEYMAN = {"strategy": "neyman", "max_steps": 2}
+# Fault -> what is done meanwhile, and what is said of it.
+SHARED = {
+    "reward": ("scoring completions with reward function 'reward'", f"ValueError: {SAID}"),
+    "async reward": ("scoring completions with reward function 'reward'", f"ValueError: {SAID}"),
+    "too few rewards": ("scoring completions with reward function 'reward'", "returned 5 rewards for 6"),
+    "a word for a reward": (
+        "scoring completions with reward function 'reward'",
+        "ValueError: too many dimensions",
+    ),
+    "a reward that is not binary": ("judging completions", "returned 0.5, which is not binary"),
+    "success": ("judging completions", f"ValueError: {SAID}"),
+    "generation": ("generating completions", f"OutOfMemoryError: {SAID}"),
+    "reading": ("reading prompts", f"OSError: {SAID}"),
+    "evaluation": ("generating completions", f"OSError: {SAID}"),
+    "saving": ("writing", f"OSError: {SAID}"),
+    "damaged": ("reading", "cannot be read"),
+    "generation, rloo": ("generating completions", f"OutOfMemoryError: {SAID}"),
+}
+if Version(metadata.version("trl")) >= Version("1.10"):
+    SHARED["rollout function"] = ("generating completions", f"ValueError: {SAID}")
+
+
+def scenarios(out):
+    """Return the faults that ranks survive in line, and last a run that must go as if nothing had been."""
+    found = {"calm": NEYMAN}
+    for name in SHARED:
+        more = {
+            "evaluation": {"eval_strategy": "steps", "eval_steps": 1},
+            "saving": {"save_steps": 1},
+            "damaged": {"resume": str(out / "saved" / "checkpoint-1")},
+            "generation, rloo": {"strategy": "vip", "trainer": "rloo", "fault": "generation", "max_steps": 4},
+        }
+        if name == "damaged":
+            found["saved"] = {**NEYMAN, "save_steps": 1, "max_steps": 1}
+        found[name] = {**NEYMAN, "fault": name, **more.get(name, {})}
+    return found | {name: {**NEYMAN, "fault": name} for name in ("unequal", "straggler")}
+
+
+@pytest.fixture(scope="module")
+def launched(bench, tmp_path_factory):
+    """Return what every rank met, by launch, and the ranks' exit codes."""
+    out = tmp_path_factory.mktemp("faults")
+    few = {name: {**NEYMAN, "fault": name} for name in ("reward", "unequal", "straggler")}
+    launches = {
+        "two": {"world": 2, "scenarios": scenarios(out / "two")},
+        "four": {"world": 4, "scenarios": few},
+        "killed": {"world": 2, "scenarios": {"killed": {**NEYMAN, "fault": "killed"}}},
+        "callback": {"world": 2, "scenarios": {"callback": {**NEYMAN, "fault": "callback", "max_steps": 4}}},
+        "silent": {"world": 2, "scenarios": {"silent": {**NEYMAN, "fault": "silent"}}, "timeout": 3},
+    }
+    command = [sys.executable, "-W", "ignore", str(SCRIPT), str(bench.folder), str(out), json.dumps(launches)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-6000:]
+    codes = json.loads((out / "codes.json").read_text())
+    files = {
+        name: [out / name / f"rank{rank}.json" for rank in range(len(ended))] for name, ended in codes.items()
+    }
+    ranks = {
+        name: [json.loads(f.read_text()) for f in places if f.exists()] for name, places in files.items()
+    }
+    return ranks, codes
+
+
+def test_no_rank_hangs(launched):
+    _, codes = launched
+    assert codes.pop("killed") == [0, -9]
+    assert all(set(ended) == {0} for ended in codes.values()), codes
+
+
+@pytest.mark.parametrize("fault", SHARED)
+def test_an_error_on_one_rank_is_raised_on_both_with_the_rank_and_the_cause(launched, fault):
+    first, second = (rank[fault]["error"] for rank in launched[0]["two"])
+    assert first == second
+    kind, message, _ = first
+    doing, cause = SHARED[fault]
+    assert message.startswith("process 1 of 2 failed in step ")
+    assert f", {doing}" in message
+    assert cause in message
+    expected = {"damaged": "StateError", "too few rewards": "ContractError"}
+    expected["a reward that is not binary"] = "ContractError"
+    assert kind == expected.get(fault, "RunFailedError")
+
+
+def test_an_error_on_one_rank_of_four_is_raised_on_all(launched):
+    first, *others = (rank["reward"]["error"] for rank in launched[0]["four"])
+    assert others == [first] * 3
+    assert first[1].startswith("process 3 of 4 failed in step 0, scoring completions")
+    assert SAID in first[1]
+
+
+@pytest.mark.parametrize("launch", ["two", "four"])
+def test_every_rank_makes_the_same_collectives_whatever_fails(launched, launch):
+    first, *others = launched[0][launch]
+    for rank in others:
+        assert list(rank) == list(first)
+        for name, seen in rank.items():
+            assert seen["collectives"] == first[name]["collectives"], name
+    assert all(len(seen["collectives"]) > 0 for seen in first.values())
+
+
+@pytest.mark.parametrize("launch", ["two", "four"])
+def test_the_adapter_gathers_once_a_step_twice_a_round_and_twice_for_its_batch(launched, launch):
+    for name in ("unequal", "straggler"):
+        seen = launched[0][launch][0][name]
+        ours = [made.split()[0] for made in seen["collectives"] if made.endswith("(ours)")]
+        rounds = [int(entry["neyman/rounds"]) for entry in seen["logs"] if "neyman/rounds" in entry]
+        assert ours.count("all_gather_object") == sum(1 + 2 * made for made in rounds)
+        assert len(ours) == sum(1 + 2 * made + 2 for made in rounds)
+        assert max(rounds) > 1
+
+
+@pytest.mark.parametrize("launch", ["two", "four"])
+def test_ranks_with_unequal_results_derive_the_same_plan(launched, launch):
+    first, *others = (rank["unequal"] for rank in launched[0][launch])
+    assert first["error"] is None
+    for rank in others:
+        assert rank["state"] == first["state"]
+        assert rank["weights"] == first["weights"]
+    assert first["state"] != launched[0][launch][0]["straggler"]["state"]
+
+
+def test_a_straggler_changes_nothing_even_after_all_that_failed_before(launched):
+    for rank in launched[0]["two"]:
+        assert rank["straggler"]["weights"] == rank["calm"]["weights"]
+        assert rank["straggler"]["state"] == rank["calm"]["state"]
+
+
+def test_an_error_beyond_the_adapters_reach_is_told_through_the_store(launched):
+    survivor, failed = (rank["callback"]["error"] for rank in launched[0]["callback"])
+    assert failed[:2] == ["OSError", SAID]
+    assert survivor[0] == "RunFailedError"
+    assert failed[2] == [survivor[1]]
+    assert survivor[1] == f"process 1 of 2 failed in step 2: OSError: {SAID}; all processes stop"
+
+
+def test_a_killed_rank_is_noticed_by_the_others(launched):
+    (survivor,) = (rank["killed"]["error"] for rank in launched[0]["killed"])
+    assert survivor[0] == "RunFailedError"
+    assert survivor[1].startswith("the 2 processes no longer answer each other in step 0: one has ended")
+
+
+def test_a_rank_slower_than_the_timeout_ends_both_with_the_same_message(launched):
+    first, second = (rank["silent"]["error"] for rank in launched[0]["silent"])
+    assert first == second
+    assert first[0] == "RunFailedError"
+    assert "no longer answer each other in step 0" in first[1]
