@@ -7,12 +7,9 @@ import shutil
 import pytest
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'neyman[cli]'")
-webdriver = pytest.importorskip(
-    "selenium.webdriver", reason="selenium is not installed: pip install 'neyman[dev]'"
-)
-from selenium.webdriver.chrome.service import Service  # noqa: E402
+pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install 'neyman[dev]'")
 
-from neyman.report import write_report  # noqa: E402
+from neyman.report import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -20,10 +17,6 @@ pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER),
     reason="no chromium with chromedriver: apt-get install chromium chromium-driver",
 )
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1280,900",
-)  # fmt: skip
 EVIL = '<script>document.title="hacked"</script><img src=x onerror="document.title=\'hacked\'">'
 SECTIONS = (
     "summary", "accuracy", "allocation", "effective", "calibration", "rollouts", "training", "prompts", "runs",
@@ -37,18 +30,6 @@ def report(tmp_path_factory, synthetic):
         for seed in (0, 1, 2):
             synthetic.write_run(root, strategy, seed, prompt_prefix=EVIL, reason=EVIL + "long" * 60)
     return write_report(root)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(service=Service(executable_path=DRIVER), options=options)
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture

@@ -109,7 +109,9 @@ def write_comparison(
     summary = {"regimes": {regime.name: summarise_regime(regime) for regime in regimes}}
     folder = Path(out)
     text = json.dumps(summary, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    write_atomic(folder / "summary.json", text.encode())
+    write_atomic(
+        folder / "summary.json", text.encode("utf-8", "backslashreplace")
+    )  # JSON spells half a pair so
     page = comparison_page(regimes, summary, notes=notes, command=command)
     write_atomic(folder / "report.html", page.encode())
     return summary

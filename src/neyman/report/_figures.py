@@ -10,11 +10,14 @@ import numpy as np
 from neyman._checks import FloatP, IntP
 from neyman.report._groups import Allocation, Calibration
 from neyman.report._looks import GRID, INK, MUTED, PAPER, Look, fate_colour, fate_order, fate_words
+from neyman.report._markup import plain, shorten
 from neyman.report._series import Series
 from neyman.report._stats import Curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_LONGEST_TICK = 28  # characters
 
 
 def draw_accuracy(
@@ -140,13 +143,18 @@ def draw_fates(axes: Axes, fates: Mapping[str, Mapping[str, int]]) -> Axes:
             label=fate_words(fate),
         )
         left += share
-    axes.set_yticks(range(len(names)), names, parse_math=False)
+    axes.set_yticks(range(len(names)), [tick(name) for name in names], parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0.0, 1.0)
     _dress(axes, x_label="share of the rollouts requested", y_label="", percent="x")
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", labelcolor=INK.light, labelsize=11)
     return axes
+
+
+def tick(name: str) -> str:
+    """Return a name for an axis: its pictures are five inches wide, and the page has it whole."""
+    return shorten(plain(name), _LONGEST_TICK)
 
 
 def _line(axes: Axes, x: FloatP | IntP, y: FloatP, look: Look, name: str, markers: int | None = None) -> None:
@@ -162,7 +170,7 @@ def _line(axes: Axes, x: FloatP | IntP, y: FloatP, look: Look, name: str, marker
         markeredgewidth=0.8,
         markevery=1 if markers is None else max(1, (len(x) - 1) // (markers - 1) or 1),
         zorder=3,
-        label=name.replace("$", r"\$"),
+        label=plain(name).replace("$", r"\$"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,6 +12,9 @@ from neyman.report._stats import Interval
 
 _VOID = {"meta", "link", "br"}
 LONGEST = 160  # characters of a foreign string that are shown
+# What no reader sees but what hides or reorders the rest: control characters, halves of surrogate pairs, and marks that
+# turn the direction of writing.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Markup(str):
@@ -22,9 +26,18 @@ class Markup(str):
 Child = str | int | float | None
 
 
+def plain(text: object) -> str:
+    r"""Return text of which every character can be seen and written: others are spelt out.
+
+    >>> print(plain("a\0b"))
+    a\u0000b
+    """
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found.group()):04x}", str(text))
+
+
 def escape(text: object) -> str:
-    """Return text that is safe between tags and in attributes."""
-    return html.escape(str(text), quote=True)
+    """Return text that is safe between tags and in attributes, and shown as it is."""
+    return html.escape(plain(text), quote=True)
 
 
 def tag(name: str, *children: Child | Iterable[Child], **attributes: str | int | None) -> Markup:
@@ -90,10 +103,10 @@ def table(
     return join(tag("p", caption, class_="caption"), scroll)
 
 
-def shorten(text: object) -> str:
-    """Cut a foreign string to a length that a table bears."""
+def shorten(text: object, longest: int = LONGEST) -> str:
+    """Cut a foreign string to a length that a table bears, or to another."""
     words = str(text)
-    return words if len(words) <= LONGEST else words[: LONGEST - 1] + "…"
+    return words if len(words) <= longest else words[: longest - 1] + "…"
 
 
 def number(value: float, digits: int = 0) -> str:

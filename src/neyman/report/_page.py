@@ -165,7 +165,7 @@ def _write(path: Path, text: str) -> Path:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -82,8 +82,8 @@ def write_replay(out: Path, summary: Mapping[str, Any]) -> Path:
     """
     page = replay_page(summary)
     text = json.dumps(summary, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    write_atomic(out / "summary.json", text.encode("utf-8", "surrogatepass"))
-    write_atomic(out / "report.html", page.encode("utf-8", "replace"))
+    write_atomic(out / "summary.json", text.encode("utf-8", "backslashreplace"))
+    write_atomic(out / "report.html", page.encode())
     return out / "report.html"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neyman.report._figures import _dress, _line
+from neyman.report._figures import _dress, _line, tick
 from neyman.report._groups import Calibration, wilson_bounds
 from neyman.report._looks import INK, MUTED, Look
 
@@ -45,7 +45,7 @@ def draw_intervals(
         axes.plot([mean], [place], color=colour, marker=looks[name].marker, markersize=8, zorder=3)
     if mark is not None:
         axes.axvline(mark, color=MUTED.light, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
-    axes.set_yticks(range(len(names)), names, parse_math=False)
+    axes.set_yticks(range(len(names)), [tick(name) for name in names], parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)
     _dress(axes, x_label=label, y_label="")
     axes.tick_params(axis="y", labelcolor=INK.light, labelsize=11)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,10 @@ def svg(
         figure.patch.set_visible(False)
         draw(figure.add_subplot())
         target = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(target, metadata={"Date": None, "Creator": None})
+        with warnings.catch_warnings():
+            # Names of any script: they stay text, and the page's fonts have what this one lacks.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+            FigureCanvasSVG(figure).print_svg(target, metadata={"Date": None, "Creator": None})
     return _embed(name, title, target.getvalue())
 
 
