@@ -50,8 +50,8 @@ def read_logs(
             a threshold; files that do not fit together.
         MissingExtraError: a parquet file without pyarrow.
 
-    Guarantee: nothing in a file is executed or unpickled. Rows are streamed: memory is 48 bytes a row and 100 a
-    prompt beside the chunk at hand, whatever prompts and completions hold.
+    Guarantee: nothing in a file is executed or unpickled. Rows are streamed: memory is 170 bytes a row and 170 a
+    prompt beside the chunk at hand, whatever prompts and completions hold (``benchmarks/memory.py``).
 
     Cost: O(rows log rows).
     """

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from neyman._records import RecordBound
 from neyman.errors import ArgumentError, missing_extra
 
 LONGEST_LINE = 16 * 2**20  # bytes; longer lines are refused before they are read
-_CHUNK = 2048  # rows
+_CHUNK = 2048  # rows, and no more when
+_CHUNK_BYTES = 16 * 2**20  # of the file are in them
 _PEEK = 64  # JSON lines whose fields are taken together
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -148,12 +150,24 @@ class ParquetTable:
         first = 1
         try:
             with pq.ParquetFile(self.path) as file:
-                for batch in file.iter_batches(batch_size=_CHUNK, columns=list(names)):
+                size = _rows_at_once(file.metadata, names)
+                for batch in file.iter_batches(batch_size=size, columns=list(names)):
                     columns = {name: batch.column(name).to_pylist() for name in names}
                     yield Chunk(self.path, "row", range(first, first + batch.num_rows), columns)
                     first += batch.num_rows
         except (self._error, OSError) as error:
             raise ArgumentError(f"{self.path} is damaged after row {first - 1}: {error}") from error
+
+
+def _rows_at_once(metadata: Any, names: Sequence[str]) -> int:
+    """Return how many rows of these columns a chunk may hold: fewer where rows are long, as the file says."""
+    longest = 1.0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        columns = [group.column(i) for i in range(group.num_columns)]
+        size = sum(c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in names)
+        longest = max(longest, size / max(group.num_rows, 1))
+    return max(1, min(_CHUNK, int(_CHUNK_BYTES / longest)))
 
 
 class JsonLines:
@@ -164,7 +178,7 @@ class JsonLines:
     def __init__(self, path: Path) -> None:
         self.path = path
         names: dict[str, None] = {}
-        for count, (_, record) in enumerate(self._records()):
+        for count, (_, record, _) in enumerate(self._records()):
             names.update(dict.fromkeys(record))
             if count + 1 == _PEEK:
                 break
@@ -172,7 +186,7 @@ class JsonLines:
             raise ArgumentError(f"{path} holds no record")
         self.columns = tuple(names)
 
-    def _records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _records(self) -> Iterator[tuple[int, dict[str, Any], int]]:
         for number, line in _lines(self.path):
             if not line.strip():
                 continue
@@ -188,7 +202,7 @@ class JsonLines:
                     f"{self.path}, line {number} must be a JSON object, got {str(record)[:60]!r}; every line must be "
                     "one object (an array is split by: jq -c '.[]')"
                 )
-            yield number, record
+            yield number, record, len(line)
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
         """Yield all rows with these columns, a chunk at a time."""
@@ -202,7 +216,7 @@ class CsvTable:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with _reading(path) as reader:
+        with _reading(path) as (reader, _):
             header = next(reader, None)
         if not header or not any(name.strip() for name in header):
             raise ArgumentError(f"{path} has no header: its first line must name the columns")
@@ -211,10 +225,12 @@ class CsvTable:
             twice = next(name for name in self.columns if self.columns.count(name) > 1)
             raise ArgumentError(f"{path}, line 1 names the column {twice!r} twice; rename one")
 
-    def _records(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        with _reading(self.path) as reader:
+    def _records(self) -> Iterator[tuple[int, dict[str, Any], int]]:
+        with _reading(self.path) as (reader, bound):
             next(reader)
+            bound.close()
             for values in reader:
+                bound.close()
                 if not values:
                     continue
                 if len(values) != len(self.columns):
@@ -222,7 +238,7 @@ class CsvTable:
                         f"{self.path}, line {reader.line_num} has {len(values)} values for {len(self.columns)} "
                         "columns; quote values that hold the separator"
                     )
-                yield reader.line_num, dict(zip(self.columns, values, strict=True))
+                yield reader.line_num, dict(zip(self.columns, values, strict=True)), sum(map(len, values))
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
         """Yield all rows with these columns, a chunk at a time."""
@@ -230,12 +246,18 @@ class CsvTable:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[Any]:
-    """Read a CSV file; the longest field is as long as the longest line, while it is read."""
+def _reading(path: Path) -> Iterator[tuple[Any, RecordBound]]:
+    """Read a CSV file; the longest record is as long as the longest line, while it is read."""
     before = csv.field_size_limit(LONGEST_LINE)
-    reader = csv.reader((line for _, line in _lines(path)), delimiter="\t" if path.suffix == ".tsv" else ",")
+    bound = RecordBound(
+        LONGEST_LINE,
+        lambda number: ArgumentError(
+            f"{path}, line {number}: a record is longer than {LONGEST_LINE // 2**20} MiB; is a quote left open?"
+        ),
+    )
+    reader = csv.reader(bound.lines(_lines(path)), delimiter="\t" if path.suffix == ".tsv" else ",")
     try:
-        yield reader
+        yield reader, bound
     except csv.Error as error:
         raise ArgumentError(f"{path}, line {reader.line_num} is no CSV: {error}") from error
     finally:
@@ -259,16 +281,18 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _gather(
-    path: Path, records: Iterator[tuple[int, dict[str, Any]]], names: Sequence[str]
+    path: Path, records: Iterator[tuple[int, dict[str, Any], int]], names: Sequence[str]
 ) -> Iterator[Chunk]:
     numbers: list[int] = []
     columns: dict[str, list[Any]] = {name: [] for name in names}
-    for number, record in records:
+    held = 0
+    for number, record, size in records:
         numbers.append(number)
+        held += size
         for name, values in columns.items():
             values.append(record.get(name))
-        if len(numbers) == _CHUNK:
+        if len(numbers) == _CHUNK or held >= _CHUNK_BYTES:
             yield Chunk(path, "line", numbers, columns)
-            numbers, columns = [], {name: [] for name in names}
+            numbers, columns, held = [], {name: [] for name in names}, 0
     if numbers:
         yield Chunk(path, "line", numbers, columns)

@@ -8,12 +8,15 @@ that has not caught up yet thus never mixes two futures.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from neyman import _checks
 from neyman.errors import ArgumentError, StateError
+
+LONGEST_LINE = 64 * 2**20  # bytes; a step's line holds all its groups
 
 
 @dataclass(frozen=True)
@@ -105,16 +108,13 @@ def read_events(path: Path) -> Events:
     and named in ``notes``.
 
     Raises:
-        StateError: any other line that is not an event; the message names file and line.
+        StateError: any other line that is not an event, or one longer than 64 MiB; the message names file and line.
 
     Cost:
         O(lines), each superseded line once more.
     """
     events, replaced = Events(), 0
-    lines = path.read_bytes().split(b"\n") if path.exists() else []
-    if lines and not lines[-1]:
-        lines.pop()
-    for number, line in enumerate(lines, start=1):
+    for number, line, is_last in _numbered(path):
         text = line.strip()
         if not text:
             continue
@@ -123,7 +123,7 @@ def read_events(path: Path) -> Events:
             data = json.loads(text)
         except ValueError as error:
             cut_short = text.startswith(b"{") and not text.endswith(b"}")
-            if number < len(lines) and not cut_short:
+            if not is_last and not cut_short:
                 raise StateError(f"{where}: not a JSON object ({error}); mend or delete the line") from error
             events.notes.append(f"line {number} of {path.name} is half-written and was left out")
             continue
@@ -135,6 +135,23 @@ def read_events(path: Path) -> Events:
             f"resumed: {replaced} earlier line(s) were written again, and the later ones count"
         )
     return events
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, bytes, bool]]:
+    """Yield (line number from 1, line, whether it is the last); no line that is too long is held."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        number, line = 1, file.readline(LONGEST_LINE + 1)
+        while line:
+            if len(line) > LONGEST_LINE:
+                raise StateError(
+                    f"{path}, line {number}: longer than {LONGEST_LINE // 2**20} MiB, which no step writes; mend or "
+                    "delete the line"
+                )
+            following = file.readline(LONGEST_LINE + 1)
+            yield number, line, not following
+            number, line = number + 1, following
 
 
 def _append(events: Events, record: Record) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from neyman import _checks
+from neyman._records import RecordBound
 from neyman.errors import ArgumentError, missing_extra
 from neyman.tasks._task import Duplicates, Problem, Prompt, Task, problem, resolve_duplicates
 
@@ -57,8 +58,14 @@ def _jsonl(path: Path, limit: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _csv(path: Path, limit: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    bound = RecordBound(
+        limit,
+        lambda number: ArgumentError(
+            f"{path}:{number}: a record is longer than {limit} bytes; is a quote left open? Else raise max_line_bytes"
+        ),
+    )
     reader = csv.reader(
-        (line for _, line in _lines(path, limit)),
+        bound.lines(_lines(path, limit)),
         delimiter="\t" if path.suffix == ".tsv" else ",",
         strict=True,
     )
@@ -68,7 +75,9 @@ def _csv(path: Path, limit: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
             raise ArgumentError(f"{path}: the file is empty; its first line must name the columns")
         if len(set(header)) != len(header):
             raise ArgumentError(f"{path}:1: column names repeat: {header}; rename one")
+        bound.close()
         while (values := next(reader, None)) is not None:
+            bound.close()
             if not values:
                 continue
             where = f"{path}:{reader.line_num}"

@@ -1,0 +1,94 @@
+"""Files that would fill the memory: a line of a gigabyte, a record without end, long rows, very many prompts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("resource", reason="limits on memory are POSIX")
+
+from neyman.errors import ArgumentError
+from neyman.replay import _rows
+from neyman.replay._rows import open_table
+from neyman.tasks import load_problems
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
+PROMPTS, LINE = 20_000, 10**9
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """Return what each reader said of its file, each in a process with 256 MiB to spare."""
+    words = [sys.executable, str(SCRIPT), "--prompts", str(PROMPTS), "--line-bytes", str(LINE), "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=250, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("reader", "kind", "limit"),
+    [
+        ("problems", "jsonl", "1048576 bytes"),
+        ("problems", "csv", "1048576 bytes"),
+        ("log", "jsonl", "16 MiB"),
+        ("log", "csv", "16 MiB"),
+        ("a run's metrics", None, "64 MiB"),
+    ],
+)
+def test_a_line_of_a_gigabyte_is_refused_by_file_line_and_limit(measured, reader, kind, limit):
+    words = f"{reader}, {kind}" if kind else reader
+    said = measured[f"a line of {LINE:,} bytes, {words}"]
+    assert said["status"] == 0, said["error"]
+    name = f"long {reader}.{kind}" if kind else "metrics.jsonl"
+    assert name in said["error"]
+    assert f"{name}:2:" in said["error"] or f"{name}, line 2" in said["error"]
+    assert limit in said["error"]
+
+
+@pytest.mark.parametrize(
+    "what", ["prompts of a task, JSONL", "prompts of a task, CSV", "prompts of a log, JSONL"]
+)
+def test_many_prompts_cost_bytes_each(measured, what):
+    said = measured[what]
+    assert said["prompts"] == PROMPTS
+    assert said["grown_bytes"] < 8 * MIB + 900 * PROMPTS
+
+
+@pytest.mark.parametrize("cell", ['"\n",', '"a\n","b\n",'])
+def test_a_csv_record_without_end_is_refused_where_it_is_too_long(tmp_path, cell, monkeypatch):
+    monkeypatch.setattr(_rows, "LONGEST_LINE", MIB)
+    path = tmp_path / "table.csv"
+    path.write_text("prompt,reward\nfirst,1\n" + cell * (2 * MIB // len(cell)))
+    with pytest.raises(ArgumentError, match=r"table\.csv:\d+: a record is longer than 1048576 bytes"):
+        load_problems(path, answer="reward")
+    with pytest.raises(ArgumentError, match=r"table\.csv, line \d+: a record is longer than 1 MiB"):
+        list(open_table(path).chunks(["prompt", "reward"]))
+
+
+def test_a_record_may_span_lines_and_others_follow(tmp_path):
+    path = tmp_path / "table.csv"
+    long = '"' + "x\n" * 1000 + '"'
+    path.write_text("prompt,answer\n" + f"{long},1\n" * 3 + "".join(f"p{i},2\n" for i in range(5)))
+    assert len(load_problems(path, max_line_bytes=3000, duplicates="number")) == 8
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_a_chunk_of_long_rows_holds_few(tmp_path, suffix):
+    path, text, rows = tmp_path / f"long.{suffix}", "x" * (2 * MIB), 24
+    if suffix == "parquet":
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        texts = [f"{i}{text}" for i in range(rows)]
+        pq.write_table(pa.table({"prompt": texts, "reward": [1] * rows}), path, use_dictionary=False)
+    elif suffix == "csv":
+        path.write_text("prompt,reward\n" + "".join(f"{i}{text},1\n" for i in range(rows)))
+    else:
+        path.write_text(
+            "".join(json.dumps({"prompt": f"{i}{text}", "reward": 1}) + "\n" for i in range(rows))
+        )
+    sizes = [len(chunk.numbers) for chunk in open_table(path).chunks(["prompt", "reward"])]
+    assert sum(sizes) == rows
+    assert max(sizes) <= 8
