@@ -1,0 +1,226 @@
+"""No file runs code: the source has no way to it, and hostile files import and execute nothing."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neyman
+from neyman.errors import StateError
+from neyman.replay import Trace
+
+SOURCE = Path(neyman.__file__).parent
+# Functions by their bare names, as `model.eval()` and `re.compile()` are others; and methods under any name.
+FUNCTIONS = {"eval", "exec", "compile", "__import__"}
+METHODS = {"system", "popen", "read_pickle", "run_path", "exec_module", "exec"}
+PICKLES = {
+    "pickle", "_pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "jsonpickle", "yaml",
+    "ruamel", "dbm", "code", "codeop", "runpy", "imp", "zipimport",
+}  # fmt: skip
+# Where a name becomes an import, and whose name it is.
+IMPORTS = {
+    "config.py": "the user's own config names a strategy or belief as package.module:name",
+    "tasks/_judge.py": "the user's own code names a judge; runs in the worker process",
+    "modulation/__init__.py": "constants of the package",
+    "beliefs/embeddings.py": "constants of the package",
+}
+
+
+def calls(tree):
+    """Yield each call's last name, its whole name and its keywords."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            whole = ast.unparse(node.func)
+            given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+            yield whole.rpartition(".")[2], whole, given
+
+
+def faults(source):
+    """Return what a module does that could run code from data."""
+    tree, found = ast.parse(source), []
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        found += [name for name in names if name.split(".")[0] in PICKLES]
+    for last, whole, given in calls(tree):
+        if whole.removeprefix("builtins.") in FUNCTIONS or last in METHODS or given.get("shell") == "True":
+            found.append(whole)
+        if whole in ("torch.load", "torch.jit.load") and given.get("weights_only") != "True":
+            found.append(whole)
+        if whole in ("np.load", "numpy.load", "np.save", "numpy.save", "np.lib.format.read_array"):
+            found += [whole] if given.get("allow_pickle") != "False" else []
+        if given.get("trust_remote_code", "False") != "False" or given.get("weights_only", "True") != "True":
+            found.append(whole)
+    return found
+
+
+def test_no_module_can_run_code_from_data():
+    modules = sorted(SOURCE.rglob("*.py"))
+    assert len(modules) > 150
+    assert {str(path): bad for path in modules if (bad := faults(path.read_text("utf-8")))} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle", "from marshal import loads", "eval('1')", "exec('1')", "builtins.exec('1')",
+        "__import__('os')",
+        "torch.load(path)", "torch.load(path, weights_only=False)", "np.load(path)", "np.load(path, allow_pickle=True)",
+        "import yaml", "os.system('ls')", "subprocess.run('ls', shell=True)", "f(x, trust_remote_code=True)",
+    ],
+)  # fmt: skip
+def test_the_walk_finds_what_it_looks_for(source):
+    assert faults(source)
+
+
+def test_names_become_imports_in_known_places_only():
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        made = {last for last, _, _ in calls(ast.parse(path.read_text("utf-8")))}
+        if made & {"import_module", "resolve_name", "locate"}:
+            found.add(path.relative_to(SOURCE).as_posix())
+    assert found == set(IMPORTS)
+
+
+class Bomb:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, target):
+        self._target = target
+
+    def __reduce__(self):
+        return Path.touch, (self._target,)
+
+
+def test_the_bomb_goes_off_where_something_is_unpickled(tmp_path):
+    pickle.loads(pickle.dumps(Bomb(tmp_path / "gone off")))
+    assert (tmp_path / "gone off").exists()
+
+
+def test_a_saved_trace_with_objects_inside_is_refused(tmp_path):
+    bomb = np.array([Bomb(tmp_path / "gone off")], dtype=object)
+    path = tmp_path / "trace.npz"
+    arrays = dict.fromkeys(("first", "time", "successes", "trials", "passes"), bomb)
+    np.savez(path, **arrays)
+    assert zipfile.ZipFile(path).namelist()
+    with pytest.raises(StateError, match="cannot be read as a saved trace"):
+        Trace.load(path)
+    assert not (tmp_path / "gone off").exists()
+
+
+# Every string of every file names a module that leaves a mark when it is imported.
+CHILD = """
+import json, sys
+from pathlib import Path
+import neyman
+from neyman import Controller, preset
+from neyman.errors import NeymanError
+from neyman.replay import read_logs
+
+where, name = Path(sys.argv[1]), "tripwire:Boom"
+
+def refused(call, *args, **kwargs):
+    try:
+        call(*args, **kwargs)
+    except (NeymanError, TypeError, KeyError, AttributeError):
+        pass
+
+trace, _, _ = read_logs([where / "log.jsonl", where / "log2.jsonl"], keep_texts=True)
+assert trace.prompts == 2
+refused(read_logs, [where / "log.csv"], columns=["reward=" + name])
+
+from neyman.tasks import load_problems
+(problem,) = load_problems(where / "problems.jsonl", metadata=("meta",))
+assert problem.answer == name
+
+strategy = preset("neyman")
+for state in (name, {name: name}, [name], {**strategy.belief.state_dict(), "kind": name, "class": name, "type": name}):
+    refused(strategy.belief.load_state_dict, state)
+
+if sys.argv[2] == "cli":
+    from neyman.config import from_mapping
+    from neyman.report import load_runs, write_report
+
+    # Checking a config imports nothing of what it names; nor does one whose names are no classes.
+    config = from_mapping({"strategy": {"name": name, "belief": name, "features": name, "options": {"x": name}},
+                           "model": {"path": name}, "trainer": {"options": {"optim": name}}, "baselines": [name]})
+    assert config.strategy.name == name
+    for task in ({"type": name}, {"type": "data", "path": "log.jsonl", "verifier": name}, {"regime": name}):
+        refused(from_mapping, {"task": task})
+    from_mapping({}).build_strategy("uniform")
+    refused(write_report, where / "run")
+    assert "tripwire" not in sys.modules
+    # The user's own config that names a class does import it, where it is built.
+    if sys.argv[3] == "build":
+        refused(config.build_strategy, name)
+print("tripwire" in sys.modules)
+"""
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """Write the files, and a module that leaves a mark when it is imported."""
+    name = "tripwire:Boom"
+    (tmp_path / "tripwire.py").write_text(
+        f"from pathlib import Path\nPath({str(tmp_path / 'gone off')!r}).touch()\nclass Boom: pass\n"
+    )
+    row = {
+        "prompt": name,
+        "step": 1,
+        "reward": 1,
+        "__class__": name,
+        "py/object": name,
+        "!!python/object": name,
+    }
+    (tmp_path / "log.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "log2.jsonl").write_text(
+        json.dumps({**row, "prompt": [{"role": name, "content": name}]}) + "\n"
+    )
+    (tmp_path / "log.csv").write_text(f"prompt,{name}\n{name},=cmd|' /C calc'!A0\n")
+    (tmp_path / "problems.jsonl").write_text(
+        json.dumps({"prompt": name, "answer": name, "meta": {"py/object": name}})
+    )
+    (tmp_path / "run").mkdir()
+    head = {
+        "version": 1, "strategy": name, "seed": 0, "task": name, "budget_rollouts_per_step": 4, "steps": 1,
+        "estimator": name, "config": {"strategy": {"name": name, "belief": name}, "model": {"path": name}},
+    }  # fmt: skip
+    (tmp_path / "run" / "run.json").write_text(json.dumps(head))
+    (tmp_path / "run" / "metrics.jsonl").write_text(json.dumps({"event": name, "step": 0}) + "\n")
+    return tmp_path
+
+
+def child(folder, *words):
+    paths = os.pathsep.join([str(folder), *sys.path])
+    command = [sys.executable, "-c", CHILD, str(folder), *words]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_no_string_of_a_file_or_config_is_imported(hostile):
+    pytest.importorskip("pydantic")
+    assert child(hostile, "cli", "check") == "False"
+    assert not (hostile / "gone off").exists()
+
+
+def test_a_config_that_names_a_class_imports_it_when_it_is_built(hostile):
+    pytest.importorskip("pydantic")
+    assert child(hostile, "cli", "build") == "True"
+    assert (hostile / "gone off").exists()
