@@ -11,6 +11,8 @@ from neyman.tasks import ExactMatch, KillableVerifier, MathVerify, problem
 JUDGES = """
 import os, time
 
+HOARD = []
+
 def judge(completion, answer, metadata):
     if completion == "sleep":
         time.sleep(3600)
@@ -22,6 +24,9 @@ def judge(completion, answer, metadata):
         raise ValueError("cannot")
     if completion == "memory":
         return len(bytearray(1 << 40)) > 0
+    if completion == "hoard":
+        while True:
+            HOARD.append(bytearray(1 << 24))
     if completion == "none":
         return None
     if completion == "print":
@@ -57,16 +62,26 @@ def test_a_judge_that_hangs_costs_its_time_and_one_missing_verdict(judge):
         # Sleep can be interrupted; the power holds the interpreter's lock inside C code, where no alarm helps.
         assert verifier.verify(["sleep", "a", "spin", "b"], ["a"] * 4, []) == [None, True, None, False]
         assert 2.0 <= time.monotonic() - start < 30.0
-        assert verifier.counts == {"judged": 3, "timeouts": 2, "deaths": 0, "errors": 0}
+        assert verifier.counts == {"judged": 3, "timeouts": 2, "memory": 0, "deaths": 0, "errors": 0}
 
 
 def test_a_worker_that_dies_or_a_judge_that_raises_gives_no_verdict(judge):
     with KillableVerifier(judge) as verifier:
         said = ["die", "a", "raise", "none", "memory"]
         assert verifier.verify(said, ["a"] * 5, []) == [None, True, None, None, None]
-        assert verifier.counts == {"judged": 1, "timeouts": 0, "deaths": 1, "errors": 3}
+        assert verifier.counts == {"judged": 1, "timeouts": 0, "memory": 1, "deaths": 1, "errors": 2}
         assert verifier.last_error.startswith("MemoryError")
         assert verifier.metrics()["verifier/deaths"] == 1.0
+
+
+def test_a_judge_beyond_its_memory_has_no_verdict_and_its_worker_is_replaced(judge):
+    with KillableVerifier(judge, memory_bytes=1 << 29) as verifier:
+        assert verifier.verify(["a"], ["a"], []) == [True]
+        process = verifier._workers[0].process
+        # What a judge keeps counts against its successors' memory too, so the process goes.
+        assert verifier.verify(["hoard", "a"], ["a", "a"], []) == [None, True]
+        assert process.wait() == -signal.SIGKILL
+        assert verifier.counts == {"judged": 2, "timeouts": 0, "memory": 1, "deaths": 0, "errors": 0}
 
 
 def test_a_worker_killed_from_outside_between_batches_is_replaced(judge):
@@ -196,5 +211,5 @@ def test_math_verify_judges_meaning_and_survives_a_tower_of_powers():
     with MathVerify(timeout_seconds=4.0) as verifier:
         said, meant, verdicts = zip(*cases, strict=True)
         assert verifier.verify(said, meant, []) == list(verdicts)
-        assert verifier.counts == {"judged": 8, "timeouts": 1, "deaths": 0, "errors": 1}
+        assert verifier.counts == {"judged": 8, "timeouts": 1, "memory": 0, "deaths": 0, "errors": 1}
         assert "not mathematics" in verifier.last_error

@@ -90,7 +90,8 @@ def main(path: str, seconds: float, limit: int, preload: list[str]) -> None:
             verdict = judge(*request)
             _say(output, verdict=None if verdict is None else bool(verdict))
         except Exception as error:  # noqa: BLE001 - a judge that raises gives no verdict, and says why
-            _say(output, error=f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS])
+            said = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
+            _say(output, error=said, memory=isinstance(error, MemoryError))
 
 
 if __name__ == "__main__":

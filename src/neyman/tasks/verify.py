@@ -2,7 +2,8 @@
 
 Symbolic checkers hang on some model outputs. Alarms do not help (they work in the main thread only, and not
 inside C code); a thread cannot be ended. So such a judge runs in a process of its own: when it takes longer
-than its time, or dies, its process is replaced, the verdict is None, and the case is counted.
+than its time, or more than its memory, or dies, its process is replaced, the verdict is None, and the case is
+counted.
 """
 
 from __future__ import annotations
@@ -142,7 +143,8 @@ class KillableVerifier:
 
     Attributes:
         counts: how many completions were "judged", and how many have no verdict because of "timeouts",
-            "deaths" (the worker ended by itself) and "errors" (the judge raised or returned None).
+            "memory" (the judge met ``memory_bytes``), "deaths" (the worker ended by itself) and "errors" (the
+            judge raised anything else, or returned None).
         last_error: text of the latest error, None while there was none.
 
     Guarantee: `verify` takes at most about ``timeout_seconds * ceil(completions / workers)`` plus process
@@ -172,7 +174,7 @@ class KillableVerifier:
         self._size = _checks.integer("workers", workers, low=1)
         self._workers: list[_Worker] = []
         self._lock = threading.Lock()
-        self.counts = {"judged": 0, "timeouts": 0, "deaths": 0, "errors": 0}
+        self.counts = {"judged": 0, "timeouts": 0, "memory": 0, "deaths": 0, "errors": 0}
         self.last_error: str | None = None
 
     def verify(
@@ -230,7 +232,7 @@ class KillableVerifier:
             else:
                 continue
             del out[worker]
-            if done[body][1] in {"timeouts", "deaths"}:
+            if done[body][1] in {"timeouts", "memory", "deaths"}:
                 self._drop(worker)
 
     def _drop(self, worker: _Worker) -> None:
@@ -243,7 +245,7 @@ class KillableVerifier:
             return None, "deaths"
         if "error" in reply or reply["verdict"] is None:
             self.last_error = reply.get("error", "the judge returned None")
-            return None, "errors"
+            return None, "memory" if reply.get("memory") else "errors"
         return reply["verdict"], "judged"
 
     def _start(self, size: int) -> None:
@@ -337,7 +339,7 @@ class MathVerify(KillableVerifier):
         MissingExtraError: math-verify is not installed.
 
     Guarantee: a completion that hangs the checker is never scored 0. A MemoryError which math-verify itself
-    swallows is scored as wrong; only those that reach us are reported as "errors".
+    swallows is scored as wrong; only those that reach us are reported as "memory".
     """
 
     def __init__(
