@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 from datasets import Dataset
@@ -43,16 +42,6 @@ class Fault:
         """One entry per call of the reward function."""
         return []
 
-    @cached_property
-    def hosts(self) -> list[Any]:
-        """The trainer, once it is ready."""
-        return []
-
-    @property
-    def is_evaluated(self) -> bool:
-        """Whether this is about evaluation, and it is going on."""
-        return self.name == "evaluation" and not self.hosts[0].model.training
-
     def scored(self, rewards):
         """Return what the reward function returns."""
         self.calls.append(None)
@@ -67,7 +56,7 @@ class Fault:
             time.sleep(IS_SILENT)
         elif self.name == "killed" and late:
             os.kill(os.getpid(), signal.SIGKILL)
-        elif self.is_evaluated or self.name in ("reward", "async reward") or (self.name == "later" and len(self.calls) > 1):
+        elif self.name in ("reward", "async reward") or (self.name == "later" and len(self.calls) > 1):
             raise ValueError(SAID)
         elif self.name == "too few rewards":
             return rewards[1:]
@@ -110,11 +99,12 @@ class Fault:
 
     def applied(self, host):
         """Put the fault into a trainer that is ready."""
-        self.hosts.append(host)
         if not self.strikes:
             return
         if self.name == "generation":
             self._after(host.model, "generate", torch.OutOfMemoryError(SAID))
+        elif self.name == "evaluation":
+            self._after(host.model, "generate", OSError(SAID), calls=0, when=lambda: not host.model.training)
         elif self.name == "reading":
             self._after(host._neyman.prompts, "rows", OSError(SAID))
         elif self.name == "saving":
@@ -129,12 +119,13 @@ class Fault:
             file.write_bytes(file.read_bytes()[:100])
 
     @staticmethod
-    def _after(owner, name, error, calls=1):
-        """Let a method fail from its second call on."""
+    def _after(owner, name, error, calls=1, when=lambda: True):
+        """Let a method fail from its second such call on."""
         method, seen = getattr(owner, name), []
 
         def failing(*args, **kwargs):
-            seen.append(None)
+            if when():
+                seen.append(None)
             if len(seen) > calls:
                 raise error
             return method(*args, **kwargs)

@@ -29,7 +29,7 @@ SHARED = {
     "success": ("judging completions", f"ValueError: {SAID}"),
     "generation": ("generating completions", f"OutOfMemoryError: {SAID}"),
     "reading": ("reading prompts", f"OSError: {SAID}"),
-    "evaluation": ("scoring completions with reward function 'reward'", f"ValueError: {SAID}"),
+    "evaluation": ("generating completions", f"OSError: {SAID}"),
     "saving": ("writing", f"OSError: {SAID}"),
     "damaged": ("reading", "cannot be read"),
     "generation, rloo": ("generating completions", f"OutOfMemoryError: {SAID}"),
