@@ -373,7 +373,7 @@ def test_any_records_are_read_or_refused_and_counted_once(tmp_path_factory, reco
     else:
         refused = None
     if refused is not None:
-        assert str(path) in refused or "no rollout with a result" in refused
+        assert str(path) in refused
         return
     if found.has_rollouts:
         assert trace.trials.sum() + found.missing == len(records)

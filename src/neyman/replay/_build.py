@@ -92,15 +92,18 @@ class TraceBuilder:
         """What orders the visits, in words."""
         return "no order of visits" if self._timing is None else _words(self._timing)
 
-    def build(self) -> Trace:
+    def build(self, files: str) -> Trace:
         """Return the trace.
+
+        Args:
+            files: where the rows came from, for the error.
 
         Raises:
             ArgumentError: no rollout with a result.
         """
         prompt, step = np.array(self._prompt, np.int64), np.array(self._step, np.float64)
         if not len(prompt):
-            raise ArgumentError("the logs hold no rollout with a result; nothing can be replayed")
+            raise ArgumentError(f"{files}: no rollout with a result was found; nothing can be replayed")
         order = np.lexsort((step, prompt))  # stable: rows of a visit keep their order
         prompt, step = prompt[order], step[order]
         begins = np.flatnonzero(np.r_[True, (np.diff(prompt) != 0) | (np.diff(step) != 0)])

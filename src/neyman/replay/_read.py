@@ -65,7 +65,7 @@ def read_logs(
         layout = _layout(table, said)
         rows = reader.read(table, layout)
         files.append(FileFound(path=str(path), format=layout.format, columns=dict(layout.roles), rows=rows))
-    trace = reader.builder.build()
+    trace = reader.builder.build(", ".join(file.path for file in files))
     return trace, _found(trace, files, reader), reader.builder.texts
 
 

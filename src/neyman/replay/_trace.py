@@ -110,8 +110,10 @@ class Trace:
             StateError: the file is damaged.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS if name in file}
                 return cls(passes=float(file["passes"]), **arrays)
-        except (OSError, KeyError, ValueError) as error:
-            raise StateError(f"{path} cannot be read as a saved trace: {error}") from error
+        except Exception as error:
+            raise StateError(
+                f"{path} cannot be read as a saved trace ({type(error).__name__}: {error}): replay the logs again"
+            ) from error

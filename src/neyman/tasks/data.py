@@ -90,16 +90,23 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[
         raise missing_extra("pyarrow", "train", "reading parquet") from error
     try:
         file = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise ArgumentError(f"{path}: not a parquet file: {error}") from error
+    except (pa.ArrowException, OSError) as error:
+        raise ArgumentError(f"{path}: not a parquet file, or cut short: {error}") from error
     with file:
         there = set(file.schema_arrow.names)
         number = 0
-        for batch in file.iter_batches(batch_size=1024, columns=[name for name in columns if name in there]):
-            for row in batch.to_pylist():
-                number += 1
-                # What was not read is named all the same, for the message about a missing field.
-                yield f"{path}: row {number}", row if set(columns) <= there else dict.fromkeys(there) | row
+        try:
+            for batch in file.iter_batches(batch_size=1024, columns=[n for n in columns if n in there]):
+                rows = batch.to_pylist()
+                for row in rows:
+                    number += 1
+                    # What was not read is named all the same, for the message about a missing field.
+                    yield (
+                        f"{path}: row {number}",
+                        row if set(columns) <= there else dict.fromkeys(there) | row,
+                    )
+        except (pa.ArrowException, OSError) as error:
+            raise ArgumentError(f"{path}: damaged after row {number}: {error}") from error
 
 
 def _saved(path: Path, split: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
