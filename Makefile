@@ -11,12 +11,13 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-fast lint test-trl-matrix bench clean
+.PHONY: help setup demo test test-fast fuzz lint test-trl-matrix bench clean
 
 help:
 	@echo "make demo             train 'uniform' and the best strategy at the same budget, and write report.html"
 	@echo "make test             lint, types, import rules and all tests"
 	@echo "make test-fast        the tests without real training runs"
+	@echo "make fuzz             the readers, the settings, saved states and the controller under random input, for minutes"
 	@echo "make test-trl-matrix  the TRL adapter against the oldest, some middle and the newest TRL"
 	@echo "make bench            every figure of benchmarks/RESULTS.md"
 
@@ -42,6 +43,10 @@ test: lint
 
 test-fast: setup
 	$(BIN)/pytest -n 2 --dist loadgroup -m 'not slow'
+
+# Minutes of fresh random input; what it finds becomes a plain test. NEYMAN_FUZZ_EXAMPLES=10000 searches for longer.
+fuzz: setup
+	NEYMAN_HYPOTHESIS=fuzz $(BIN)/pytest -n 0 --timeout 3600 tests/fuzz tests/test_controller_machine.py
 
 test-trl-matrix: setup
 	$(BIN)/python tests/trl_matrix.py

@@ -307,3 +307,22 @@ def test_a_file_too_small_to_hold_anything_out_is_refused(tmp_path):
     config = from_mapping({"model": {"path": "some/model"}, "task": task})
     with pytest.raises(ArgumentError, match=r"holds none of the 3 problems .* out"):
         config.task.build()
+
+
+@pytest.mark.parametrize("depth", [17, 500, 3000])
+def test_settings_nested_too_deeply_are_refused_by_name(depth, tmp_path):
+    inner = 1
+    for _ in range(depth):
+        inner = {"a": [inner]}
+    with pytest.raises(ArgumentError, match=r"strategy is nested deeper than 16 levels"):
+        from_mapping({"strategy": {"options": inner}})
+    with pytest.raises(ArgumentError, match="seeds is nested deeper"):
+        from_mapping({"seeds": inner})
+    path = tmp_path / "deep.toml"
+    path.write_text("seeds = " + "[" * depth * 3 + "]" * depth * 3)
+    with pytest.raises(ArgumentError, match=r"nested deeper|is not TOML"):
+        from_mapping(read_toml(path))
+
+
+def test_an_option_nested_too_deeply_to_be_toml_is_text():
+    assert parse_options(["a=" + "[" * 3000]) == {"a": "[" * 3000}

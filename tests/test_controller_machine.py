@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from neyman import Cancel, Controller, Outcome, Request
+from fuzz.tally import count
+from neyman import Cancel, Controller, MissingReward, Outcome, Request
+from neyman.errors import ContractError, NeymanError
 from neyman.keyed import PromptId
 from strategies import Host, assert_consistent, assert_sound_batch, controllers, hosts, through_json
 
 
+@st.composite
+def blunders(draw: st.DrawFn) -> dict[str, object]:
+    """Draw fields of an outcome that must be refused."""
+    field, wrong = draw(
+        st.sampled_from(
+            [
+                ("reward", float("inf")),
+                ("reward", "right"),
+                ("reward", [1.0]),
+                ("reward", 10**400),
+                ("success", "yes"),
+                ("prompt_id", "another"),
+                ("prompt_id", None),
+                ("rollout_id", [0]),
+                ("rollout_id", 10**9),
+                ("rollout_id", -1),
+                ("n_tokens", -1),
+                ("n_tokens", 0.5),
+                ("policy_version", "latest"),
+                ("trajectory_id", ()),
+                ("status", "fine"),
+            ]
+        )
+    )
+    return {"reward": 1.0, "success": None, field: wrong}
+
+
 class Steps(RuleBasedStateMachine):
-    """A host that asks, tells, cancels, loses, saves and restores as it likes."""
+    """A host that asks, tells, cancels, loses, blunders, saves and restores as it likes."""
 
     @initialize(make=controllers(), host=hosts(), shuffle=st.integers(0, 1000))
     def start(self, make, host: Host, shuffle: int) -> None:
@@ -66,10 +97,57 @@ class Steps(RuleBasedStateMachine):
         self.told += told
 
     @precondition(is_open)
-    @rule(count=st.integers(1, 5))
-    def tell_again(self, count: int) -> None:
+    @rule(share=st.floats(0.0, 1.0), status=st.sampled_from(["failed", "timeout", "aborted"]))
+    def tell_that_they_are_missing(self, share: float, status: str) -> None:
+        cut = round(share * len(self.pending))
+        lost, self.pending = self.pending[:cut], self.pending[cut:]
+        reward = MissingReward("the verifier hangs", status)
+        self.told += [replace(outcome, reward=reward, success=None, status="ok") for outcome in lost]
+        self.controller.tell(self.told[len(self.told) - cut :])
+
+    @precondition(lambda self: self.controller.is_open and self.pending)
+    @rule(blunder=blunders())
+    def tell_nonsense(self, blunder: dict[str, object]) -> None:
+        before = through_json(self.controller.state_dict())
+        mine = {i for group in self.controller._engine.groups for i in group.out()}
+        wrong = next((o for o in self.pending if o.rollout_id in mine), None)
+        if wrong is None:
+            return  # all that is pending is late: its reward is not looked at
+        try:
+            self.controller.tell([*self.pending, replace(wrong, status="ok", **blunder)])
+        except ContractError:
+            assert through_json(self.controller.state_dict()) == before
+        else:
+            raise AssertionError(f"{blunder} was taken in")
+
+    @rule(call=st.sampled_from(["begin", "ask", "tell", "finish", "drain", "cancellations", "load"]))
+    def call_out_of_order(self, call: str) -> None:
+        controller, before = self.controller, through_json(self.controller.state_dict())
+        calls = {
+            "begin": lambda: controller.begin([1, 2, 3]),
+            "load": lambda: controller.load_state_dict(before),
+            "tell": lambda: controller.tell([]),
+        }
+        wants_open = call not in ("begin", "load")
+        if controller.is_open == wants_open:
+            return
+        try:
+            calls.get(call, getattr(controller, call, None))()
+        except NeymanError:
+            assert through_json(controller.state_dict()) == before
+        else:
+            raise AssertionError(f"{call} was taken in")
+
+    @precondition(lambda self: self.pending)
+    @rule(share=st.floats(0.0, 1.0))
+    def lose(self, share: float) -> None:
+        del self.pending[: round(share * len(self.pending))]
+
+    @precondition(is_open)
+    @rule(number=st.integers(1, 5))
+    def tell_again(self, number: int) -> None:
         before = self.controller.ledger.rollouts()
-        self.controller.tell(self.told[-count:] + self.told[:count])
+        self.controller.tell(self.told[-number:] + self.told[:number])
         assert self.controller.ledger.rollouts() == before
 
     @precondition(is_open)
@@ -107,6 +185,13 @@ class Steps(RuleBasedStateMachine):
                 break
             self.take(self.controller.ask())
             told, self.pending = self.pending, []
+            if not told:  # what is awaited was lost: the host says so
+                groups = self.controller._engine.groups
+                told = [
+                    Outcome(rollout_id=i, prompt_id=g.prompt_id, reward=None, status="failed")
+                    for g in groups
+                    for i in g.out()
+                ]
             self.told += told
             self.controller.tell(told)
         assert self.controller.is_done
@@ -134,6 +219,7 @@ class Steps(RuleBasedStateMachine):
     @invariant()
     def holds(self) -> None:
         if hasattr(self, "controller"):
+            count("controller, calls", "open" if self.controller.is_open else "closed")
             assert_consistent(self.controller)
 
 

@@ -19,6 +19,9 @@ except ImportError as error:
     raise missing_extra(str(error.name), "cli", "neyman.config") from error
 
 
+_DEEPEST = 16  # levels of lists and tables inside a setting
+
+
 def parse_options(words: list[str]) -> dict[str, Any]:
     """Read ``key=value`` words; a value that is not TOML is text.
 
@@ -32,7 +35,7 @@ def parse_options(words: list[str]) -> dict[str, Any]:
             raise ArgumentError(f"options are written key=value, got {word!r}; for example lower=4")
         try:
             options[key] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             options[key] = text
     return options
 
@@ -56,6 +59,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def __init__(self, **values: Any) -> None:
+        _check_depth(values)
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -72,8 +76,26 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ArgumentError(f"the configuration {path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ArgumentError(f"{path} is not TOML: {error}") from error
+
+
+def _check_depth(values: Mapping[str, Any]) -> None:
+    """Refuse what is nested so deeply that showing it or writing it down would overflow the stack."""
+    for name, value in values.items():
+        level, depth = [value], 0
+        while level := [inner for outer in level for inner in _inside(outer)]:
+            depth += 1
+            if depth > _DEEPEST:
+                raise ArgumentError(
+                    f"{name} is nested deeper than {_DEEPEST} levels; settings are one to three levels deep"
+                )
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, list | tuple) else []
 
 
 def checked(model: type[Settings], values: Mapping[str, Any]) -> Settings:

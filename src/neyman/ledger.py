@@ -110,6 +110,14 @@ class Ledger:
         """Return the tokens of rollouts with this fate, or with any."""
         return sum(self._total.tokens.values()) if fate is None else self._total.tokens[fate]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every entry is a count, as a restored one may not be."""
+        counts = [self.requested, self.retries, self.steps, *self._visits.values()]
+        for account in (self._total, self._step):
+            counts += [*account.rollouts.values(), *account.tokens.values()]
+        return min(counts) >= 0 and all(0.0 <= s < float("inf") for s in self._seconds.values())
+
     def visits(self, prompt_id: PromptId) -> int:
         """Return how often a prompt was opened."""
         return self._visits.get(prompt_id, 0)

@@ -26,6 +26,11 @@ class Memory:
         """The rollouts that the host must keep."""
         return [slot.rollout_id for slot in self._slots.values() if slot.rollout_id is not None]
 
+    @property
+    def slots(self) -> list[Slot]:
+        """The answers, oldest first."""
+        return list(self._slots.values())
+
     def forget(self, step: int, max_age: int) -> None:
         """Drop what is too old at a step."""
         self._slots = {i: slot for i, slot in self._slots.items() if step - slot.step <= max_age}

@@ -53,13 +53,19 @@ def unpack_array(name: str, packed: Any, *, shape: Sequence[int | None] | None =
     """
     if not isinstance(packed, Mapping) or set(packed) != {"dtype", "shape", "data"}:
         raise StateError(f"state[{name!r}] must be a packed array with dtype, shape and data")
-    if packed["dtype"] not in _DTYPES:
-        raise StateError(f"state[{name!r}] has dtype {packed['dtype']!r}, expected one of {sorted(_DTYPES)}")
+    if not isinstance(packed["dtype"], str) or packed["dtype"] not in _DTYPES:
+        raise StateError(
+            f"state[{name!r}] has dtype {packed['dtype']!r:.80}, expected one of {sorted(_DTYPES)}"
+        )
+    dims, data = packed["shape"], packed["data"]
+    if not isinstance(dims, list) or not all(type(length) is int for length in dims):
+        raise StateError(f"state[{name!r}] is damaged: its shape must hold whole numbers, got {dims!r:.80}")
     try:
-        raw = base64.b64decode(packed["data"], validate=True)
-        dims = [int(length) for length in packed["shape"]]
+        raw = base64.b64decode(data, validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
         raise StateError(f"state[{name!r}] is damaged: {error}") from error
+    if base64.b64encode(raw).decode("ascii") != data:
+        raise StateError(f"state[{name!r}] is damaged: it is no base64 as it is written")
     if min(dims, default=0) < 0 or len(raw) != 8 * math.prod(dims):
         raise StateError(f"state[{name!r}] is damaged: {len(raw)} bytes do not fill shape {dims}")
     if shape is not None and (

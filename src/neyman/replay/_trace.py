@@ -110,7 +110,7 @@ class Trace:
             StateError: the file is damaged.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS if name in file}
                 return cls(passes=float(file["passes"]), **arrays)
         except Exception as error:
