@@ -10,6 +10,7 @@ import pytest
 from safetensors.torch import save_file
 
 import neyman
+from neyman import checkpoints
 from neyman.errors import StateError
 from neyman.modulation import Modulation
 
@@ -74,8 +75,29 @@ def forget(folder: Path) -> None:
     (folder / "neyman_state.json").unlink()
 
 
-def grow_older(folder: Path) -> None:
-    edit(folder, version=99)
+def be_unfinished(folder: Path) -> None:
+    checkpoints.begin(folder)
+
+
+def grow_newer(folder: Path) -> None:
+    path = folder / "neyman_state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 99}))
+
+
+def flip_a_digit(folder: Path) -> None:
+    path = folder / "neyman_state.json"
+    state = path.read_text()
+    assert '"next_rollout": 32' in state
+    path.write_text(state.replace('"next_rollout": 32', '"next_rollout": 33'))
+
+
+def shorten_the_weights(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def lose_the_optimizer(folder: Path) -> None:
+    (folder / "optimizer.pt").unlink()
 
 
 def change_ranks(folder: Path) -> None:
@@ -87,9 +109,9 @@ def change_data(folder: Path) -> None:
 
 
 def spoil_controller(folder: Path) -> None:
-    state = json.loads((folder / "neyman_state.json").read_text())
-    del state["controller"]["ledger"]
-    (folder / "neyman_state.json").write_text(json.dumps(state))
+    controller = checkpoints.check(folder)["controller"]
+    del controller["ledger"]
+    edit(folder, controller=controller)
 
 
 def lose_strategy(folder: Path) -> None:
@@ -101,26 +123,40 @@ def truncate_tensors(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:50])
 
 
+def flip_a_bit_of_the_tensors(folder: Path) -> None:
+    path = folder / "neyman_process0.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
 def replace_tensors(folder: Path) -> None:
     import torch
 
+    state = checkpoints.check(folder)
     save_file({"x": torch.zeros(1)}, folder / "neyman_process0.safetensors")
+    checkpoints.seal(folder, state)
 
 
 def edit(folder: Path, **fields) -> None:
-    path = folder / "neyman_state.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    """Write the state anew, with other content and the checksum that belongs to it."""
+    checkpoints.seal(folder, {**checkpoints.check(folder), **fields})
 
 
 DAMAGES = {
     truncate: "neyman_state.json is damaged",
-    forget: "neyman_state.json is missing",
-    grow_older: "version 99",
+    forget: "neyman_state.json is missing: neyman did not finish",
+    be_unfinished: "neyman_state.json is missing: the checkpoint is unfinished, as the run died",
+    grow_newer: "neyman_state.json has version 99, this neyman reads version 4",
+    flip_a_digit: "neyman_state.json is damaged: its content does not have the checksum",
+    shorten_the_weights: "model.safetensors is damaged: it has",
+    lose_the_optimizer: "optimizer.pt is missing",
     change_ranks: "processes 2",
     change_data: "prompts 'another'",
     lose_strategy: "another strategy .strategy: None there",
     spoil_controller: "ledger",
-    truncate_tensors: "neyman_process0.safetensors cannot be read",
+    truncate_tensors: "neyman_process0.safetensors is damaged: it has 50 bytes",
+    flip_a_bit_of_the_tensors: "neyman_process0.safetensors is damaged: it is not what was written",
     replace_tensors: "neyman_process0.safetensors cannot be read",
 }
 
@@ -184,7 +220,7 @@ def test_another_strategy_is_refused_with_what_differs_and_may_be_accepted(
 def test_groups_carried_over_are_not_dropped_by_a_change_of_strategy(bench, under_vip, tmp_path):
     copy = tmp_path / "checkpoint-4"
     shutil.copytree(under_vip, copy)
-    controller = json.loads((copy / "neyman_state.json").read_text())["controller"]
+    controller = checkpoints.check(copy)["controller"]
     edit(copy, controller={**controller, "carried": [{}, {}]})
     options = {**SAVING, "output_dir": str(tmp_path), "ours": {"accept_strategy_change": True}}
     trainer = bench.build(strategy=vip(lower=2), **options).trainer

@@ -18,7 +18,8 @@ class AdaptiveMixin:
     Overrides four methods of TRL, each with one purpose: ``_generate_and_score_completions`` draws the
     rollouts that the strategy asks for and lets TRL build its batch from them, ``_generate_single_turn`` and
     ``_calculate_rewards`` serve what was drawn, ``_get_per_token_logps_and_entropies`` is listened to (RLOO's
-    KL, the token factor). ``_compute_loss`` gives tokens their factor, and two more keep state in the checkpoint.
+    KL, the token factor). ``_compute_loss`` gives tokens their factor, and three more keep state in the checkpoint
+    and find it again.
     """
 
     _neyman: Session
@@ -69,6 +70,20 @@ class AdaptiveMixin:
         """Score with TRL's own method; gathers over ranks."""
         with self._neyman.explained():
             return super()._calculate_rewards(*args)  # type: ignore[misc]
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Train, from a checkpoint that is found whole before anything of it is loaded.
+
+        Args:
+            resume_from_checkpoint: its folder, or True for the newest whole one in ``output_dir``.
+            *args: the trainer's own.
+            **kwargs: the trainer's own.
+
+        Raises:
+            StateError: the checkpoint is unfinished, damaged or foreign; the message names the file and the way out.
+        """
+        checkpoint = self._neyman.checkpoint.to_resume(resume_from_checkpoint)
+        return super().train(checkpoint, *args, **kwargs)  # type: ignore[misc]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         if not self.model.training:  # type: ignore[attr-defined]
@@ -130,8 +145,8 @@ class AdaptiveMixin:
             return super()._compute_loss(model, modulated)  # type: ignore[misc]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)  # type: ignore[misc]
-        self._neyman.checkpoint.save(trial)
+        with self._neyman.checkpoint.written(trial):
+            super()._save_checkpoint(model, trial)  # type: ignore[misc]
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
