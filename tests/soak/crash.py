@@ -48,7 +48,13 @@ def main() -> int:
     parser.add_argument("--strategies", type=int, default=len(STRATEGIES), help="how many of the strategies")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument(
-        "--warm", action="store_true", help="fork each process from one that has imported already"
+        "--exact", action="store_true", help="kill at messages only: the same kills every time"
+    )
+    parser.add_argument(
+        "--fresh",
+        type=float,
+        default=1 / 3,
+        help="share of starts in a fresh interpreter; the others are forked",
     )
     parser.add_argument("--keep", type=Path, help="keep the runs in this folder")
     options = parser.parse_args()
