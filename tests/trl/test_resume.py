@@ -13,6 +13,7 @@ import neyman
 from neyman import checkpoints
 from neyman.errors import StateError
 from neyman.modulation import Modulation
+from neyman.trl import last_checkpoint
 
 CLOCKS = ("step_time", "runtime", "per_second", "generation_seconds")
 # Four steps per generation and a checkpoint every third: checkpoint 3 lies in the middle of a generation.
@@ -261,3 +262,98 @@ def test_between_two_generations_the_cut_may_change(bench, tmp_path, change):
     every = run.trainer.args.steps_per_generation * run.trainer.num_iterations
     assert len(run.batches) == -(-4 // every)
     assert run.trainer.controller.step == len(run.batches)
+
+
+ONE_KEPT = {**SAVING, "save_steps": 1, "max_steps": 3, "save_total_limit": 1}
+
+
+def test_the_last_checkpoint_goes_only_when_the_next_is_whole(bench, tmp_path, monkeypatch):
+    """A kill between the trainer's files and ours, with one checkpoint kept, must not cost both."""
+    run = bench.build(strategy=neyman.preset("uniform"), output_dir=str(tmp_path), **ONE_KEPT)
+    seal, seen = checkpoints.seal, []
+
+    def sealed(folder, state):
+        seen.append(
+            (checkpoints.last_whole(tmp_path), sorted(path.name for path in tmp_path.glob("checkpoint-*")))
+        )
+        seal(folder, state)
+
+    monkeypatch.setattr(checkpoints, "seal", sealed)
+    run.trainer.train()
+    assert seen == [
+        (None, ["checkpoint-1"]),
+        (tmp_path / "checkpoint-1", ["checkpoint-1", "checkpoint-2"]),
+        (tmp_path / "checkpoint-2", ["checkpoint-2", "checkpoint-3"]),
+    ]
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-3"]
+    assert run.trainer.args.save_total_limit == 1
+
+
+def test_what_is_pushed_to_a_hub_is_whole(bench, tmp_path, monkeypatch):
+    run = bench.build(strategy=neyman.preset("uniform"), output_dir=str(tmp_path), **ONE_KEPT)
+    pushed = []
+    monkeypatch.setattr(
+        "transformers.Trainer._push_from_checkpoint",
+        lambda self, folder: pushed.append(last_checkpoint(tmp_path)),
+    )
+    monkeypatch.setattr(run.trainer.args, "push_to_hub", True)
+    monkeypatch.setattr(run.trainer, "push_to_hub", lambda *args, **kwargs: None)
+    run.trainer.train()
+    assert pushed == [str(tmp_path / f"checkpoint-{step}") for step in (1, 2, 3)]
+
+
+class DiedError(Exception):
+    """Stands for a kill."""
+
+
+def die(*args, **kwargs):
+    raise DiedError
+
+
+@pytest.mark.parametrize("dies_in", ["_save_optimizer_and_scheduler", "_save_rng_state"])
+def test_resume_takes_the_newest_whole_checkpoint_not_the_newest(
+    bench, tmp_path, monkeypatch, caplog, dies_in
+):
+    options = {**SAVING, "output_dir": str(tmp_path), "save_steps": 4}
+    run = bench.build(strategy=neyman.preset("uniform"), **options)
+    assert last_checkpoint(tmp_path) is None
+    with pytest.raises(
+        StateError, match="holds no finished checkpoint to resume from: leave resume_from_checkpoint"
+    ):
+        run.trainer.train(resume_from_checkpoint=True)
+    step_four = run.trainer._save_checkpoint
+
+    def dies_later(*args, **kwargs):
+        if run.trainer.state.global_step == 8:
+            monkeypatch.setattr(run.trainer, dies_in, die)
+        return step_four(*args, **kwargs)
+
+    monkeypatch.setattr(run.trainer, "_save_checkpoint", dies_later)
+    with pytest.raises(DiedError):
+        run.trainer.train()
+    assert (tmp_path / "checkpoint-8" / "model.safetensors").exists()
+    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-4")
+    assert "the run died while it wrote checkpoint-8; training goes on from checkpoint-4" in caplog.text
+    resumed = bench.build(strategy=neyman.preset("uniform"), **options).trainer
+    with pytest.raises(
+        StateError, match=r"unfinished, as the run died .* Resume from .*checkpoint-4, the last whole"
+    ):
+        resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-8"))
+    resumed.train(resume_from_checkpoint=True)
+    assert resumed.controller.ledger.steps == 2
+    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-8")
+
+
+def test_nothing_is_loaded_from_a_checkpoint_that_is_refused(bench, checkpoint, tmp_path):
+    copy = tmp_path / "checkpoint-3"
+    shutil.copytree(checkpoint, copy)
+    truncate(copy)
+    trainer = bench.build(strategy=neyman.preset("uniform"), output_dir=str(tmp_path), **SAVING).trainer
+    before = [parameter.clone() for parameter in trainer.model.parameters()]
+    for wanted in (True, str(copy), copy):
+        with pytest.raises(StateError, match=r"neyman_state.json is damaged"):
+            trainer.train(resume_from_checkpoint=wanted)
+    assert all(a.equal(b) for a, b in zip(before, trainer.model.parameters(), strict=True))
+    assert trainer.state.global_step == 0
+    trainer.train(resume_from_checkpoint=str(checkpoint))
+    assert trainer.state.global_step == 8

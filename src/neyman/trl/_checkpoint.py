@@ -67,6 +67,7 @@ class Checkpoint:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._is_finished = True  # the checkpoint that was begun last
 
     @contextmanager
     def written(self, trial: Any) -> Iterator[None]:
@@ -77,11 +78,21 @@ class Checkpoint:
         trainer = self._session.trainer
         run = Path(trainer._get_output_dir(trial=trial))  # noqa: SLF001 (as TRL's own extra state does)
         folder = run / f"checkpoint-{trainer.state.global_step}"
+        self._is_finished = False
         if trainer.args.should_save:
             checkpoints.begin(folder)
         trainer.accelerator.wait_for_everyone()
         with held_back(trainer):
             yield
+        self.finish(folder)
+        if trainer.args.should_save:
+            rotate(trainer, run)
+
+    def finish(self, folder: Path) -> None:
+        """Add our files to those of the trainer, once, and so make the checkpoint whole."""
+        if self._is_finished:
+            return
+        trainer = self._session.trainer
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / self._process_file(), self._process_state())
         trainer.accelerator.wait_for_everyone()
@@ -94,7 +105,7 @@ class Checkpoint:
                 "modulation": self._session.modulation_state(),
             }
             checkpoints.seal(folder, state)
-            rotate(trainer, run)
+        self._is_finished = True
 
     def to_resume(self, wanted: str | bool | None) -> str | None:
         """Return the checkpoint that ``train`` is to go on from, checked before anything is loaded.

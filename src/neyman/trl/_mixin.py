@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from neyman.strategy import Strategy, check_strategy
@@ -18,7 +19,7 @@ class AdaptiveMixin:
     Overrides four methods of TRL, each with one purpose: ``_generate_and_score_completions`` draws the
     rollouts that the strategy asks for and lets TRL build its batch from them, ``_generate_single_turn`` and
     ``_calculate_rewards`` serve what was drawn, ``_get_per_token_logps_and_entropies`` is listened to (RLOO's
-    KL, the token factor). ``_compute_loss`` gives tokens their factor, and three more keep state in the checkpoint
+    KL, the token factor). ``_compute_loss`` gives tokens their factor, and four more keep state in the checkpoint
     and find it again.
     """
 
@@ -147,6 +148,10 @@ class AdaptiveMixin:
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         with self._neyman.checkpoint.written(trial):
             super()._save_checkpoint(model, trial)  # type: ignore[misc]
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        self._neyman.checkpoint.finish(Path(checkpoint_folder))  # a copy on the hub must be whole too
+        super()._push_from_checkpoint(checkpoint_folder)  # type: ignore[misc]
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
