@@ -316,10 +316,16 @@ class Controller:
         """Restore a state of the same prompt set; an error leaves the controller as it was.
 
         Raises:
-            StateError: another version, other keys, another pool; the message names the difference.
+            StateError: another version, other keys, another pool, or damaged; the message names the difference and
+                the way out.
             CallOrderError: a step is open here.
         """
         self._require(opened=False, call="load_state_dict")
+        if not isinstance(state, Mapping):
+            raise StateError(
+                f"controller state must be what state_dict returned, got {state!r:.80}: load another saved state, or "
+                "start a new run"
+            )
         if state.get("version") != _VERSION:
             raise StateError(
                 f"controller state has version {state.get('version')!r}, this neyman reads version {_VERSION}: "
@@ -327,15 +333,29 @@ class Controller:
             )
         if set(state) != _KEYS:
             raise StateError(
-                f"controller state lacks {sorted(_KEYS - set(state))} and has unknown {sorted(set(state) - _KEYS)}"
+                f"controller state lacks {sorted(_KEYS - set(state))} and has unknown {sorted(set(state) - _KEYS)}: "
+                "load another saved state, or start a new run"
             )
-        old = self._engine
-        ours = None if old.pool is None else old.pool.fingerprint
+        pool = self._engine.pool
+        ours = None if pool is None else pool.fingerprint
         if state["fingerprint"] != ours:
             raise StateError(
                 f"controller state was saved for another prompt set (fingerprint {state['fingerprint']}, here {ours}): "
                 "resume with the dataset of the run, or start a new run directory"
             )
+        try:
+            self._restore(state)
+        except StateError as error:
+            raise StateError(f"{error} (or load another saved state, or start a new run)") from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise StateError(
+                f"controller state is damaged ({type(error).__name__}: {error}): load another saved state, or start a "
+                "new run"
+            ) from error
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Put everything together first, and in the place of the old only when all is there."""
+        old = self._engine
         pool = None if old.pool is None else Pool(old.pool.ids, seed=state["seed"])
         if pool is not None:
             pool.load_state_dict(state["pool"])
@@ -350,9 +370,9 @@ class Controller:
         engine.load_state_dict(state)
         if state["open"] is not None:
             engine.load_open(state["open"])
+        late = {int(rollout_id): prompt_id for rollout_id, prompt_id in state["late"]}
         self.strategy.belief.load_state_dict(state["belief"])
-        self._engine, self._is_open = engine, state["open"] is not None
-        self._late = {int(rollout_id): prompt_id for rollout_id, prompt_id in state["late"]}
+        self._engine, self._is_open, self._late = engine, state["open"] is not None, late
 
 
 def _retries(share: float) -> float:
