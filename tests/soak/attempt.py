@@ -64,7 +64,8 @@ def attempt(strategy: str, out: Path, policies: Path, moment: Moment | None, *, 
         ended.wrong.append(f"the process ended with status {status}: {' | '.join(log[-3:])}")
     if ended.started_from != expected and ended.killed_in != "start":
         ended.wrong.append(f"it went on from {ended.started_from}, but {expected} was whole")
-    ended.left_unfinished = any(out.glob(f"checkpoint-*/{UNFINISHED}"))
+    folders = list(out.glob("checkpoint-*"))
+    ended.left_unfinished = any((path / UNFINISHED).exists() or not any(path.iterdir()) for path in folders)
     return ended
 
 

@@ -25,8 +25,10 @@ from attempt import Attempt, Moment, attempt
 STRATEGIES = ("sara, carried over", "ar3po, replayed", "neyman, recounted")
 PHASES = ("generation", "between rounds", "checkpoint", "update")
 ANY = "any"  # moment of the whole run, by the clock
-# Messages of the phase to let pass before the kill, at most: about two steps' worth.
-_PASSED = {"generation": 6, "between rounds": 4, "checkpoint": 80, "update": 8}
+# Share of the whole run's messages of a phase that pass before a kill, so that the kills of a run spread over it. The
+# first comes later, or most would come before the first checkpoint.
+_PASSED = (0.0, 0.25)
+_PASSED_FIRST = (0.15, 0.5)
 
 
 @dataclass
@@ -70,22 +72,22 @@ def main() -> int:
 
 
 def soak(options: argparse.Namespace, folder: Path) -> list[Run]:
-    """Do the whole runs, then killed ones until there were enough kills."""
+    """Do the whole runs, then killed ones until there were enough kills, or one ended otherwise."""
     rng = np.random.default_rng(options.seed)
     names = STRATEGIES[: options.strategies]
     whole = {name: Whole(name, folder / f"whole {name}", folder, exact=options.exact) for name in names}
     runs: list[Run] = []
     left, due = options.kills, []
-    while left > 0:
+    while left > 0 and not any(run.wrong for run in runs):
         name = names[len(runs) % len(names)]
         run = Run(name)
         out = folder / f"killed {len(runs)}"
         wanted = min(left, options.kills_per_run)
         while True:
             if not due:
-                due = list(rng.permutation(PHASES if options.exact else [*PHASES, ANY]))
+                due = list(rng.permutation(PHASES if options.exact else [*PHASES, *PHASES, ANY]))
             planned = len(run.killed) < wanted
-            moment = whole[name].moment(str(due[-1]), rng) if planned else None
+            moment = whole[name].moment(str(due[-1]), rng, first=not run.killed) if planned else None
             ended = attempt(name, out, folder, moment, warm=bool(rng.random() >= options.fresh))
             run.wrong += ended.wrong
             if ended.killed_in is None:
@@ -120,13 +122,14 @@ class Whole:
             assert self.messages[phase] >= 4, f"{strategy} has no {phase}: {self.messages}"
         say(f"whole run ({strategy}): {dict(self.messages)}")
 
-    def moment(self, phase: str, rng: np.random.Generator) -> Moment:
+    def moment(self, phase: str, rng: np.random.Generator, *, first: bool) -> Moment:
         """Draw a moment in a phase: at a message itself, or some time after it."""
         if phase == ANY:
             return Moment(phase="start", passed=0, seconds=float(rng.uniform(0.0, self.seconds[ANY])))
+        passed = int(self.messages[phase] * rng.uniform(*(_PASSED_FIRST if first else _PASSED)))
         is_exact = bool(rng.random() < 0.4)
         seconds = 0.0 if self.exact or is_exact else float(rng.uniform(0.0, self.seconds[phase]))
-        return Moment(phase=phase, passed=int(rng.integers(_PASSED[phase])), seconds=seconds)
+        return Moment(phase=phase, passed=passed, seconds=seconds)
 
     def differences(self, out: Path) -> list[str]:
         """Name what another run ended with that is not equal."""
@@ -168,7 +171,7 @@ def report(runs: list[Run], options: argparse.Namespace, seconds: float) -> int:
         f"\n{len(kills)} kills in {len(runs)} runs (seed {options.seed}); {unfinished} left a checkpoint unfinished; "
         f"{equal} of {len(runs)} runs ended equal to the run never stopped, in {seconds / 60:.1f} minutes"
     )
-    return int(equal < len(runs) or any(phases[phase] == 0 for phase in PHASES))
+    return int(equal < len(runs) or not unfinished or any(phases[phase] == 0 for phase in PHASES))
 
 
 if __name__ == "__main__":
