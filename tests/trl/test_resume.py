@@ -153,7 +153,7 @@ DAMAGES = {
     shorten_the_weights: "model.safetensors is damaged: it has",
     lose_the_optimizer: "optimizer.pt is missing",
     change_ranks: "processes 2",
-    change_data: "prompts 'another'",
+    change_data: "prompts 'another', this run has .* it is of another dataset; resume with that of the run",
     lose_strategy: "another strategy .strategy: None there",
     spoil_controller: "ledger",
     truncate_tensors: "neyman_process0.safetensors is damaged: it has 50 bytes",
@@ -168,8 +168,10 @@ def test_a_damaged_or_foreign_checkpoint_is_refused_by_name(bench, checkpoint, t
     shutil.copytree(checkpoint, copy)
     damage(copy)
     trainer = bench.build(strategy=neyman.preset("uniform"), output_dir=str(tmp_path), **SAVING).trainer
-    with pytest.raises(StateError, match=DAMAGES[damage]):
+    with pytest.raises(StateError, match=DAMAGES[damage]) as caught:
         trainer.train(resume_from_checkpoint=str(copy))
+    assert str(copy) in str(caught.value)
+    assert any(way in str(caught.value) for way in ("start a new run", "resume with"))
 
 
 def vip(**options):

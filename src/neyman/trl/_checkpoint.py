@@ -142,12 +142,15 @@ class Checkpoint:
         path = folder / STATE_FILE
         state = checkpoints.check(folder)
         session, trainer = self._session, self._session.trainer
-        here = {"processes": int(trainer.accelerator.num_processes), "prompts": session.prompts_digest}
-        for field, value in here.items():
-            if state.get(field) != value:
+        processes = int(trainer.accelerator.num_processes)
+        for field, here, way_out in (
+            ("processes", processes, "resume on as many processes as the run had"),
+            ("prompts", session.prompts_digest, "it is of another dataset; resume with that of the run"),
+        ):
+            if state.get(field) != here:
                 raise StateError(
-                    f"{path} has {field} {state.get(field)!r}, this run has {value!r}: resume with what wrote the "
-                    "checkpoint, or start a new run"
+                    f"{path} has {field} {state.get(field)!r}, this run has {here!r}: {way_out}, or start a new run in "
+                    "another folder"
                 )
         checkpoints.check_content(folder, self._process_file(), state)
         try:
