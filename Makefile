@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-fast fuzz lint test-trl-matrix bench clean
+.PHONY: help setup demo test test-fast fuzz lint test-trl-matrix bench soak clean
 
 help:
 	@echo "make demo             train 'uniform' and the best strategy at the same budget, and write report.html"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-fast        the tests without real training runs"
 	@echo "make fuzz             the readers, the settings, saved states and the controller under random input, for minutes"
 	@echo "make test-trl-matrix  the TRL adapter against the oldest, some middle and the newest TRL"
+	@echo "make soak             50 kills of trainings that must end as if never stopped"
 	@echo "make bench            every figure of benchmarks/RESULTS.md"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -50,6 +51,9 @@ fuzz: setup
 
 test-trl-matrix: setup
 	$(BIN)/python tests/trl_matrix.py
+
+soak: setup
+	$(BIN)/python tests/soak/crash.py --kills 50
 
 bench: setup
 	$(BIN)/python benchmarks/run_all.py --demo $(RUN_DIR) $(if $(DATA),--data $(DATA))

@@ -25,3 +25,18 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    _make_durable(path.parent)
+
+
+def _make_durable(folder: Path) -> None:
+    """Wait until the disk has a folder's new names, where the system can say so."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # not on Windows
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:  # nor on every network file system
+        pass
+    finally:
+        os.close(descriptor)

@@ -2,13 +2,15 @@
 
 import json
 import math
+import shutil
 
 import pytest
 
 pytest.importorskip("pydantic")
 
+from neyman import checkpoints
 from neyman.errors import StateError
-from neyman.train._folder import COMPLETE, Progress, RunFolder, plain
+from neyman.train._folder import Progress, RunFolder, plain
 from neyman.train._tail import Tail
 
 
@@ -27,6 +29,12 @@ def measured(number):
     return {"event": "eval", "step": number, "rollouts": 8 * number, "accuracy": 0.1 * number}
 
 
+def save(checkpoint):
+    checkpoints.begin(checkpoint)
+    (checkpoint / "model.safetensors").write_bytes(b"weights")
+    checkpoints.seal(checkpoint, {})
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A run of five steps, evaluated at 0, 2 and 4, with checkpoints 2 and 4."""
@@ -36,8 +44,7 @@ def folder(tmp_path):
         folder.append(step(number))
         if number % 2 == 0:
             folder.append(measured(number))
-            (tmp_path / f"checkpoint-{number}").mkdir()
-            (tmp_path / f"checkpoint-{number}" / COMPLETE).touch()
+            save(tmp_path / f"checkpoint-{number}")
     return folder
 
 
@@ -61,17 +68,54 @@ def test_what_came_after_the_checkpoint_is_taken_back(folder):
 
 
 def test_an_incomplete_checkpoint_goes_and_the_one_before_counts(folder):
-    (folder.path / "checkpoint-4" / COMPLETE).unlink()
+    checkpoints.begin(folder.path / "checkpoint-4")
     assert folder.rewind().step == 2
     assert not (folder.path / "checkpoint-4").exists()
     assert lines(folder)[-1]["step"] == 2
 
 
-def test_without_a_complete_checkpoint_the_run_begins_anew(folder):
+@pytest.mark.parametrize("save_every", [None, 5])
+def test_without_a_complete_checkpoint_the_run_begins_anew_and_says_so(folder, save_every, caplog):
     for number in (2, 4):
-        (folder.path / f"checkpoint-{number}" / COMPLETE).unlink()
-    assert Progress() == folder.rewind()
+        checkpoints.begin(folder.path / f"checkpoint-{number}")
+    assert Progress() == folder.rewind(save_every=save_every)
     assert lines(folder) == []
+    assert "begins anew at step 0, not at 5" in caplog.text
+
+
+def test_that_all_checkpoints_are_gone_is_no_reason_to_begin_anew(folder):
+    before = folder.metrics.read_bytes()
+    for number in (2, 4):
+        shutil.rmtree(folder.path / f"checkpoint-{number}")
+    with pytest.raises(StateError, match=r"metrics.jsonl tells of step 5, .* holds no finished checkpoint"):
+        folder.rewind(save_every=2)
+    assert folder.metrics.read_bytes() == before
+
+
+def test_a_damaged_checkpoint_is_refused_before_anything_is_taken_back(folder):
+    before = folder.metrics.read_bytes()
+    (folder.path / "checkpoint-4" / "model.safetensors").write_bytes(b"weig")
+    with pytest.raises(
+        StateError, match=r"model.safetensors is damaged: .* Resume from .*checkpoint-2.*remove .*-4"
+    ):
+        folder.rewind()
+    assert folder.metrics.read_bytes() == before
+    shutil.rmtree(folder.path / "checkpoint-4")
+    assert folder.rewind().step == 2
+
+
+@pytest.mark.parametrize(
+    "damage", [b"\xff", b"[]", b'{"event":"step"}', b'{"event":"step","step":"3"}', b"[" * 9999]
+)
+def test_a_damaged_line_of_the_metrics_is_named(folder, damage):
+    whole = folder.metrics.read_bytes().splitlines(keepends=True)
+    folder.metrics.write_bytes(b"".join([*whole[:2], damage + b"\n", *whole[3:]]))
+    with pytest.raises(
+        StateError, match=r"metrics.jsonl, line 3 is damaged .* or remove .* to train this run anew"
+    ):
+        folder.rewind()
+    with pytest.raises(StateError, match=r"metrics.jsonl, line 3 is damaged"):
+        Tail(folder).read()
 
 
 def test_a_fresh_directory_begins_at_nothing(tmp_path):
@@ -95,8 +139,7 @@ def test_metrics_that_end_before_the_checkpoint_are_refused(folder):
 def test_a_run_killed_between_its_last_step_and_its_end_has_nothing_left_to_train(tmp_path):
     folder = RunFolder(tmp_path)
     folder.append(step(1, last=True))
-    (tmp_path / "checkpoint-1").mkdir()
-    (tmp_path / "checkpoint-1" / COMPLETE).touch()
+    save(tmp_path / "checkpoint-1")
     assert folder.rewind().is_last
 
 

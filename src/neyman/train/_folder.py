@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from neyman import checkpoints
 from neyman.errors import StateError
 from neyman.files import write_atomic
 
 VERSION = 1
-# The adapter writes this file into a checkpoint when everything else is there.
-COMPLETE = "neyman_state.json"
+_log = logging.getLogger("neyman.train")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,29 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return value
+
+
+def parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    """Return one whole line of a run's metrics.
+
+    Raises:
+        StateError: it is damaged; the message names the file, the line and the way out.
+    """
+    try:
+        event: dict[str, Any] = json.loads(line)
+        known = isinstance(event["step"], int) and event["event"] in {"step", "eval"}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _damaged(path, number, f"{type(error).__name__}: {error}") from error
+    if not known:
+        raise _damaged(path, number, f"{line!r:.80}")
+    return event
+
+
+def _damaged(path: Path, number: int, why: str) -> StateError:
+    return StateError(
+        f"{path}, line {number} is damaged ({why}): put back a copy of the file, or remove {path.parent} to train this "
+        "run anew"
+    )
 
 
 @final
@@ -103,28 +128,36 @@ class RunFolder:
                 os.fsync(file.fileno())
 
     def checkpoints(self) -> dict[int, Path]:
-        """Return the complete checkpoints by step, oldest first."""
+        """Return the checkpoints that were finished, by step, oldest first."""
         found = {}
         for folder in self.path.glob("checkpoint-*"):
             step = folder.name.removeprefix("checkpoint-")
-            if step.isdecimal() and (folder / COMPLETE).exists():
+            if step.isdecimal() and (folder / checkpoints.STATE_FILE).exists():
                 found[int(step)] = folder
         return dict(sorted(found.items()))
 
-    def rewind(self) -> Progress:
+    def rewind(self, *, save_every: int | None = None) -> Progress:
         """Bring the directory back to its last complete checkpoint, so that nothing is counted twice.
 
-        Checkpoints that a kill left incomplete go, and so do the lines of steps that will be taken again. Without
-        a complete checkpoint the run begins anew.
+        Checkpoints that a kill left incomplete go, and so do the lines of steps that will be taken again. A run that
+        was killed before its first checkpoint was complete begins anew, and says so.
+
+        Args:
+            save_every: steps between checkpoints; None where that is not known.
 
         Returns:
             Where to go on.
 
         Raises:
-            StateError: the metrics stop before the checkpoint, so what was spent is not known.
+            StateError: the last checkpoint or the metrics are damaged; the metrics stop before the checkpoint, so what
+                was spent is not known; or all checkpoints are gone.
         """
         complete = self.checkpoints()
         step = max(complete, default=0)
+        if complete:
+            checkpoints.check(complete[step])
+        else:
+            self._begin_anew(save_every)
         for folder in self.path.glob("checkpoint-*"):
             if folder not in complete.values():
                 shutil.rmtree(folder)
@@ -143,15 +176,31 @@ class RunFolder:
             is_last=bool(last.get("last")),
         )
 
+    def _begin_anew(self, save_every: int | None) -> None:
+        """Say that steps are taken again; that checkpoints once were and are gone is an error."""
+        _, last = self._lines_until(sys.maxsize)
+        taken = int(last.get("step", 0))
+        if save_every is not None and taken > save_every:
+            raise StateError(
+                f"{self.metrics} tells of step {taken}, but {self.path} holds no finished checkpoint, of which one was "
+                f"due every {save_every} steps: put them back, or remove {self.path} to train this run anew"
+            )
+        if taken:
+            _log.warning(
+                "%s: killed before its first checkpoint was complete; begins anew at step 0, not at %d",
+                self.path,
+                taken,
+            )
+
     def _lines_until(self, step: int) -> tuple[list[bytes], dict[str, Any]]:
         """Return the whole lines up to a step, and the last step's."""
         kept: list[bytes] = []
         last: dict[str, Any] = {}
         content = self.metrics.read_bytes() if self.metrics.exists() else b""
-        for line in content.splitlines(keepends=True):
+        for number, line in enumerate(content.splitlines(keepends=True), start=1):
             if not line.endswith(b"\n"):
                 break
-            event = json.loads(line)
+            event = parse_line(self.metrics, number, line)
             if event["step"] > step:
                 break
             kept.append(line)

@@ -48,7 +48,7 @@ def run_one(config: Config, out: Path, strategy_name: str, seed: int) -> None:
         config.task.build_verifier(),
     )
     folder.begin(_head(config, strategy_name, seed, task))
-    progress = folder.rewind()
+    progress = folder.rewind(save_every=_save_every(config))
     if progress.is_last:
         folder.finish(progress.seconds)
         return
@@ -69,6 +69,12 @@ def run_one(config: Config, out: Path, strategy_name: str, seed: int) -> None:
     gc.freeze()
     trainer.train(resume_from_checkpoint=None if progress.checkpoint is None else str(progress.checkpoint))
     folder.finish(round(recorder.seconds, 3))
+
+
+def _save_every(config: Config) -> int | None:
+    """Return the steps between checkpoints; None where the trainer's own options decide when to save."""
+    options = config.trainer.options
+    return None if {"save_strategy", "save_steps"} & set(options) else config.trainer.save_every
 
 
 def _head(config: Config, strategy_name: str, seed: int, task: Task) -> dict[str, Any]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import final
 
-from neyman.train._folder import RunFolder
+from neyman.train._folder import RunFolder, parse_line
 
 
 @final
@@ -22,7 +21,7 @@ class Tail:
         self._clear()
 
     def _clear(self) -> None:
-        self._inode, self._offset = -1, 0
+        self._inode, self._offset, self._lines = -1, 0, 0
         self.step = self.rollouts = 0
         self.evaluated = -1  # the step of the last measurement, and the rollouts by then
         self.evaluated_rollouts = 0
@@ -52,7 +51,8 @@ class Tail:
         whole = content[: content.rfind(b"\n") + 1]
         self._offset += len(whole)
         for line in whole.splitlines():
-            event = json.loads(line)
+            self._lines += 1
+            event = parse_line(self.folder.metrics, self._lines, line)
             self.step, self.rollouts = event["step"], event["rollouts"]
             if event["event"] == "eval":
                 self.evaluated, self.evaluated_rollouts = event["step"], event["rollouts"]

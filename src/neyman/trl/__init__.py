@@ -11,6 +11,7 @@ from neyman.errors import ArgumentError, missing_extra
 if find_spec("trl") is None:
     raise missing_extra("trl", "train", "neyman.trl")
 
+from neyman.trl._checkpoint import last_checkpoint as last_checkpoint
 from neyman.trl._mixin import AdaptiveMixin as AdaptiveMixin
 
 Trainer = TypeVar("Trainer")

@@ -7,6 +7,9 @@ generations would generate anew and drift. Both are saved here, per process, at 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -14,19 +17,44 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from neyman import checkpoints
+from neyman.checkpoints import STATE_FILE
 from neyman.errors import StateError
 from neyman.files import write_atomic
 from neyman.identity import differences
 from neyman.trl._fit import warn
+from neyman.trl._rotation import held_back, rotate
 from neyman.trl._store import RolloutStore
 
 if TYPE_CHECKING:
     from neyman.trl._session import Session
 
-STATE_FILE = "neyman_state.json"
 # What cuts a generation into steps: a half-used one fits no other cut.
 _CUT = ("generation_batch_size", "steps_per_generation", "num_iterations")
-_VERSION = 3
+
+
+def last_checkpoint(output_dir: str | PathLike[str]) -> str | None:
+    """Return the newest whole checkpoint of a run, for ``trainer.train(resume_from_checkpoint=...)``.
+
+    A checkpoint that a kill left unfinished is passed over, with a warning that names it. With it a script goes on by
+    itself whenever it is started again, and from the start where no checkpoint was finished yet.
+
+    Args:
+        output_dir: the trainer's ``output_dir``.
+
+    Returns:
+        The checkpoint's path; None where none was ever finished.
+
+    Raises:
+        StateError: a newer checkpoint is damaged, of another version of neyman, or was not written by it; the message
+            names the file and the ways out.
+
+    Examples:
+        >>> last_checkpoint("no/such/run") is None
+        True
+    """
+    found = checkpoints.last_whole(output_dir)
+    return None if found is None else str(found)
 
 
 @final
@@ -34,17 +62,41 @@ class Checkpoint:
     """Saves and restores a session beside the trainer's own checkpoint files.
 
     ``neyman_process{rank}.safetensors`` holds each process's buffered generation and logs;
-    ``neyman_state.json`` is written last, after every process is done, and so marks the checkpoint complete.
+    ``neyman_state.json`` is written last, after every process is done, and so marks the checkpoint whole.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._is_finished = True  # the checkpoint that was begun last
 
-    def save(self, trial: Any) -> None:
-        """Write into the checkpoint folder that the trainer has just filled."""
+    @contextmanager
+    def written(self, trial: Any) -> Iterator[None]:
+        """Mark the checkpoint as unfinished, let the trainer write its files in the block, and add ours behind.
+
+        Older checkpoints go only then: before, the newest whole one would be lost to a kill.
+        """
         trainer = self._session.trainer
-        name = f"checkpoint-{trainer.state.global_step}"
-        folder = Path(trainer._get_output_dir(trial=trial)) / name  # noqa: SLF001 (as TRL's own extra state does)
+        run = Path(trainer._get_output_dir(trial=trial))  # noqa: SLF001 (as TRL's own extra state does)
+        folder = run / f"checkpoint-{trainer.state.global_step}"
+        self._is_finished = False
+
+        def begin() -> list[None]:
+            if trainer.args.should_save:
+                checkpoints.begin(folder)
+            return []
+
+        self._session.ranks.exchange(f"writing {folder}", begin)
+        with held_back(trainer):
+            yield
+        self.finish(folder)
+        if trainer.args.should_save:
+            rotate(trainer, run)
+
+    def finish(self, folder: Path) -> None:
+        """Add our files to those of the trainer, once, and so make the checkpoint whole."""
+        if self._is_finished:
+            return
+        trainer = self._session.trainer
 
         def write() -> list[None]:
             folder.mkdir(parents=True, exist_ok=True)
@@ -54,14 +106,41 @@ class Checkpoint:
         self._session.ranks.exchange(f"writing {folder}", write)  # until every process is done
         if trainer.args.should_save:
             state = {
-                "version": _VERSION,
                 "processes": int(trainer.accelerator.num_processes),
                 "prompts": self._session.prompts_digest,
                 "strategy": self._session.identity,
                 "controller": self._session.controller.state_dict(),
                 "modulation": self._session.modulation_state(),
             }
-            write_atomic(folder / STATE_FILE, json.dumps(state).encode())
+            checkpoints.seal(folder, state)
+        self._is_finished = True
+
+    def to_resume(self, wanted: str | bool | None) -> str | None:
+        """Return the checkpoint that ``train`` is to go on from, checked before anything is loaded.
+
+        Args:
+            wanted: the trainer's ``resume_from_checkpoint``; True takes the newest whole one.
+
+        Raises:
+            StateError: it is not whole, or there is none.
+        """
+        if not wanted:
+            return None
+        ranks = self._session.ranks
+        return ranks.exchange("finding the checkpoint", lambda: [self._found(wanted)])[ranks.index]
+
+    def _found(self, wanted: str | bool) -> str:
+        if isinstance(wanted, bool):
+            output = self._session.trainer.args.output_dir
+            found = last_checkpoint(output)
+            if found is None:
+                raise StateError(
+                    f"{output} holds no finished checkpoint to resume from: leave resume_from_checkpoint out to begin "
+                    "anew, or give neyman.trl.last_checkpoint(output_dir), which is None then"
+                )
+            return found
+        checkpoints.check(Path(wanted))
+        return wanted
 
     def load(self, checkpoint: str) -> None:
         """Restore from a checkpoint folder.
@@ -76,19 +155,19 @@ class Checkpoint:
     def _load(self, checkpoint: str) -> list[None]:
         folder = Path(checkpoint)
         path = folder / STATE_FILE
-        state = _read_json(path)
+        state = checkpoints.check(folder)
         session, trainer = self._session, self._session.trainer
         processes = int(trainer.accelerator.num_processes)
-        for field, here in (
-            ("version", _VERSION),
-            ("processes", processes),
-            ("prompts", session.prompts_digest),
+        for field, here, way_out in (
+            ("processes", processes, "resume on as many processes as the run had"),
+            ("prompts", session.prompts_digest, "it is of another dataset; resume with that of the run"),
         ):
             if state.get(field) != here:
                 raise StateError(
-                    f"{path} has {field} {state.get(field)!r}, this run has {here!r}: resume with what wrote the "
-                    "checkpoint, or start a new run"
+                    f"{path} has {field} {state.get(field)!r}, this run has {here!r}: {way_out}, or start a new run in "
+                    "another folder"
                 )
+        checkpoints.check_content(folder, self._process_file(), state)
         try:
             session.controller.load_state_dict(self._under_this_strategy(path, state))
         except StateError as error:
@@ -175,9 +254,7 @@ class Checkpoint:
                 meta = json.loads(file.metadata()["neyman"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                f"{path} cannot be read ({error}): resume from an earlier checkpoint, or start a new run"
-            ) from error
+            raise checkpoints.refused(path.parent, f"{path} cannot be read ({error})") from error
         is_recut = self._check_cut(path, meta)
         batches: list[dict[str, Any]] = list(meta["batches"])
         device = trainer.accelerator.device
@@ -192,18 +269,3 @@ class Checkpoint:
             for name, entries in values.items():
                 trainer._metrics[mode][name].extend(entries)  # noqa: SLF001
         self._session.generation.store.unpack(tensors, meta["rollouts"])
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        state = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise StateError(
-            f"{path} is missing: the checkpoint was not written by neyman, or the run died while writing it; resume "
-            "from an earlier checkpoint, or train the stock trainer from this one"
-        ) from None
-    except ValueError as error:
-        raise StateError(f"{path} is damaged ({error}): resume from an earlier checkpoint") from error
-    if not isinstance(state, dict):
-        raise StateError(f"{path} holds no neyman state: resume from an earlier checkpoint")
-    return state

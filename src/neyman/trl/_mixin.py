@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from neyman.strategy import Strategy, check_strategy
@@ -18,7 +19,8 @@ class AdaptiveMixin:
     Overrides four methods of TRL, each with one purpose: ``_generate_and_score_completions`` draws the
     rollouts that the strategy asks for and lets TRL build its batch from them, ``_generate_single_turn`` and
     ``_calculate_rewards`` serve what was drawn, ``_get_per_token_logps_and_entropies`` is listened to (RLOO's
-    KL, the token factor). ``_compute_loss`` gives tokens their factor, and two more keep state in the checkpoint.
+    KL, the token factor). ``_compute_loss`` gives tokens their factor, and four more keep state in the checkpoint
+    and find it again.
     """
 
     _neyman: Session
@@ -67,20 +69,28 @@ class AdaptiveMixin:
         """Generate with TRL's own method."""
         return super()._generate(prompts)  # type: ignore[misc]
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train as the base class does; an error of one process ends all, with what it said.
-
-        Raises:
-            RunFailedError: another process failed, has gone or is silent.
-        """
-        with self._neyman.ranks.failing_together():
-            return super().train(*args, **kwargs)  # type: ignore[misc]
-
     def base_calculate_rewards(self, *args: Any) -> Any:
         """Score with TRL's own method; gathers over ranks."""
         self._neyman.guard.clear()
         with self._neyman.generation.kept.rewards():
             return super()._calculate_rewards(*args)  # type: ignore[misc]
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Train, from a checkpoint that is found whole before anything of it is loaded.
+
+        Args:
+            resume_from_checkpoint: its folder, or True for the newest whole one in ``output_dir``.
+            *args: the trainer's own.
+            **kwargs: the trainer's own.
+
+        Raises:
+            StateError: the checkpoint is unfinished, damaged or foreign; the message names the file and the way out.
+            RunFailedError: another process failed, has gone or is silent.
+        """
+        session = self._neyman
+        with session.ranks.failing_together():
+            checkpoint = session.checkpoint.to_resume(resume_from_checkpoint)
+            return super().train(checkpoint, *args, **kwargs)  # type: ignore[misc]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         if not self.model.training:  # type: ignore[attr-defined]
@@ -150,8 +160,12 @@ class AdaptiveMixin:
             return super()._compute_loss(model, modulated)  # type: ignore[misc]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)  # type: ignore[misc]
-        self._neyman.checkpoint.save(trial)
+        with self._neyman.checkpoint.written(trial):
+            super()._save_checkpoint(model, trial)  # type: ignore[misc]
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        self._neyman.checkpoint.finish(Path(checkpoint_folder))  # a copy on the hub must be whole too
+        super()._push_from_checkpoint(checkpoint_folder)  # type: ignore[misc]
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
