@@ -7,11 +7,12 @@ import signal
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import torch
 from datasets import Dataset
 from transformers import TrainerCallback
+
+from neyman.errors import StateError
 
 SAID = "the judge's disk is full"
 STRAGGLES, IS_SILENT = 0.4, 8.0  # seconds
@@ -109,14 +110,8 @@ class Fault:
             self._after(host._neyman.prompts, "rows", OSError(SAID))
         elif self.name == "saving":
             self._after(host._neyman.checkpoint, "_process_state", OSError(SAID), calls=0)
-        elif self.name == "damaged":
-            rank = os.environ["RANK"]
-            file = (
-                Path(host.args.output_dir).with_name("saved")
-                / "checkpoint-1"
-                / f"neyman_process{rank}.safetensors"
-            )
-            file.write_bytes(file.read_bytes()[:100])
+        elif self.name == "loading":
+            self._after(host._neyman.checkpoint, "_load_process", StateError(SAID), calls=0)
 
     @staticmethod
     def _after(owner, name, error, calls=1, when=lambda: True):

@@ -31,7 +31,7 @@ SHARED = {
     "reading": ("reading prompts", f"OSError: {SAID}"),
     "evaluation": ("generating completions", f"OSError: {SAID}"),
     "saving": ("writing", f"OSError: {SAID}"),
-    "damaged": ("reading", "cannot be read"),
+    "loading": ("reading", SAID),
     "generation, rloo": ("generating completions", f"OutOfMemoryError: {SAID}"),
 }
 if Version(metadata.version("trl")) >= Version("1.10"):
@@ -45,10 +45,10 @@ def scenarios(out):
         more = {
             "evaluation": {"eval_strategy": "steps", "eval_steps": 1},
             "saving": {"save_steps": 1},
-            "damaged": {"resume": str(out / "saved" / "checkpoint-1")},
+            "loading": {"resume": str(out / "saved" / "checkpoint-1")},
             "generation, rloo": {"strategy": "vip", "trainer": "rloo", "fault": "generation", "max_steps": 4},
         }
-        if name == "damaged":
+        if name == "loading":
             found["saved"] = {**NEYMAN, "save_steps": 1, "max_steps": 1}
         found[name] = {**NEYMAN, "fault": name, **more.get(name, {})}
     return found | {name: {**NEYMAN, "fault": name} for name in ("unequal", "later", "straggler")}
@@ -94,7 +94,7 @@ def test_an_error_on_one_rank_is_raised_on_both_with_the_rank_and_the_cause(laun
     assert message.startswith("process 1 of 2 failed in step ")
     assert f", {doing}" in message
     assert cause in message
-    expected = {"damaged": "StateError", "too few rewards": "ContractError"}
+    expected = {"loading": "StateError", "too few rewards": "ContractError"}
     expected["a reward that is not binary"] = "ContractError"
     assert kind == expected.get(fault, "RunFailedError")
 
