@@ -61,6 +61,12 @@ def damage(state, how):
         state[column]["shape"] = [1]
     elif how == "dtype":
         state[column]["dtype"] = "<f2"
+    elif how == "dtype list":
+        state[column]["dtype"] = ["<f8"]
+    elif how == "shape float":
+        state[column]["shape"] = [float(n) for n in state[column]["shape"]]
+    elif how == "stray bits":  # decodes to the same bytes, and so would be saved otherwise
+        state[column]["data"] = "AB=="
     elif how == "no array":
         state[column] = [1, 2]
     return state
@@ -81,6 +87,9 @@ def damage(state, how):
         ("not base64", "seen"),
         ("shape", "seen"),
         ("dtype", "<f2"),
+        ("dtype list", "<f8"),
+        ("shape float", "whole numbers"),
+        ("stray bits", "no base64"),
         ("no array", "seen"),
     ],
 )
