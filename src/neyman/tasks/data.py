@@ -105,7 +105,7 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[
                         f"{path}: row {number}",
                         row if set(columns) <= there else dict.fromkeys(there) | row,
                     )
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeError, OverflowError) as error:
             raise ArgumentError(f"{path}: damaged after row {number}: {error}") from error
 
 
