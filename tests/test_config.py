@@ -326,3 +326,24 @@ def test_settings_nested_too_deeply_are_refused_by_name(depth, tmp_path):
 
 def test_an_option_nested_too_deeply_to_be_toml_is_text():
     assert parse_options(["a=" + "[" * 3000]) == {"a": "[" * 3000}
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (None, "is None: leave it out"),
+        ([1, None], "is None"),
+        (float("nan"), "finite numbers"),
+        ([float("inf")], "finite numbers"),
+        (10**30, "64 bits"),
+        ("\ud800", "can be written"),
+        ({"\ud800": 1}, "can be written"),
+        (1j, "has a complex"),
+        (b"a", "has a bytes"),
+    ],
+)
+def test_options_that_no_file_can_hold_are_refused_by_name(value, why):
+    with pytest.raises(ArgumentError, match=f"strategy.options.*lower.*{why}|strategy.options.*{why}.*lower"):
+        from_mapping({"strategy": {"options": {"lower": value}}})
+    with pytest.raises(ArgumentError, match=r"trainer.options"):
+        from_mapping({"trainer": {"options": {"x": [value]}}})

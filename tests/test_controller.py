@@ -1008,3 +1008,61 @@ def test_a_restored_step_does_not_wait_for_cancelled_rollouts_that_nobody_asks_f
         assert_consistent(restored)
     assert restored.is_done
     assert restored.finish().stop_reason is StopReason.BUDGET
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("step",), None),
+        (("step",), "3"),
+        (("clock",), -1),
+        (("next_rollout",), 0),
+        (("next_rollout",), 7.5),
+        (("passes",), math.nan),
+        (("late",), [[1]]),
+        (("late",), [[99, "a"]]),
+        (("carried",), {"a": 1}),
+        (("carried",), [None]),
+        (("memory",), [["a", 3]]),
+        (("seed",), None),
+        (("ledger", "requested"), 17),
+        (("ledger", "requested"), "8"),
+        (("ledger", "account", "failed", "rollouts"), 1),
+        (("ledger", "visits"), 3),
+        (("ledger", "seconds", "update"), -1.0),
+        (("yield",), None),
+        (("open", "groups"), None),
+        (("open", "groups", 0, "slots", 0, "state"), "ASLEEP"),
+        (("open", "groups", 0, "slots", 0, "state"), ["OUT"]),
+        (("open", "groups", 0, "slots", 0, "reward"), "1"),
+        (("open", "groups", 0, "slots", 0, "rollout_id"), 1),
+        (("open", "groups", 0, "slots", 0, "tries"), -5),
+        (("open", "groups", 0, "settled"), 9),
+        (("open", "groups", 0, "prior"), [0.0, 1.0]),
+        (("open", "groups", 0, "prompt_id"), "b"),
+        (("open", "groups", 0, "prompt_id"), {}),
+        (("open", "live"), [0, 1, 2]),
+        (("open", "live"), []),
+        (("open", "left"), 3),
+        (("open", "asked"), -1),
+        (("open", "reports"), [{"prompt_id": 1}]),
+        (("open", "first_error"), 7),
+    ],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else repr(value),
+)
+def test_a_damaged_state_is_refused_and_changes_nothing(path, value):
+    controller = simple(rollouts=16)
+    controller.begin(["a", "b"])
+    controller.tell(Host().answer(controller.ask(6)))
+    state = json.loads(json.dumps(controller.state_dict()))
+    holder = state
+    for key in path[:-1]:
+        holder = holder[key]
+    assert holder[path[-1]] != value
+    holder[path[-1]] = value
+    other = simple(rollouts=16)
+    before = other.state_dict()
+    with pytest.raises(StateError, match=r"controller state|ledger|yield|the state holds a (group|rollout)"):
+        other.load_state_dict(state)
+    assert other.state_dict() == before
+    assert not other.is_open

@@ -114,7 +114,7 @@ class Steps(RuleBasedStateMachine):
         if wrong is None:
             return  # all that is pending is late: its reward is not looked at
         try:
-            self.controller.tell([*self.pending, replace(wrong, status="ok", **blunder)])
+            self.controller.tell([*self.pending, replace(wrong, **{"status": "ok", **blunder})])
         except ContractError:
             assert through_json(self.controller.state_dict()) == before
         else:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -13,7 +15,7 @@ from neyman.errors import ArgumentError, missing_extra
 
 try:
     import tomlkit
-    from pydantic import BaseModel, ConfigDict, ValidationError
+    from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
     from tyro.constructors import PrimitiveConstructorSpec
 except ImportError as error:
     raise missing_extra(str(error.name), "cli", "neyman.config") from error
@@ -47,7 +49,38 @@ _OPTIONS = PrimitiveConstructorSpec(
     is_instance=lambda value: isinstance(value, dict),
     str_from_instance=lambda options: [f"{key}={value}" for key, value in options.items()],
 )
-Options: TypeAlias = Annotated[dict[str, Any], _OPTIONS]
+
+
+def _as_toml(options: dict[str, Any]) -> dict[str, Any]:
+    """Refuse options that cannot be written down, as those of every run are."""
+    for name, value in options.items():
+        level = [name, value]
+        while level:
+            for item in level:
+                _check_leaf(name, item)
+            level = [inner for outer in level for inner in _inside(outer)]
+    return options
+
+
+def _check_leaf(name: str, value: Any) -> None:
+    if value is None:
+        raise ValueError(f"must hold values that TOML has, but {name} is None: leave it out, or write 'none'")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"must hold finite numbers, but {name} has {value}")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"must hold numbers of 64 bits, but {name} has a larger one")
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"must hold text that can be written, but that of {name} cannot: {error}"
+            ) from None
+    if not isinstance(value, bool | int | float | str | list | tuple | dict | date | time):
+        raise ValueError(f"must hold values that TOML has, but {name} has a {type(value).__name__}")  # noqa: TRY004
+
+
+Options: TypeAlias = Annotated[dict[str, Any], _OPTIONS, AfterValidator(_as_toml)]
 
 
 Settings = TypeVar("Settings", bound="Section")
@@ -94,7 +127,7 @@ def _check_depth(values: Mapping[str, Any]) -> None:
 
 def _inside(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
-        return list(value.values())
+        return [*value, *value.values()]
     return list(value) if isinstance(value, list | tuple) else []
 
 

@@ -59,3 +59,9 @@ def test_large_pools_are_worked_in_blocks_with_the_same_result():
     np.testing.assert_allclose(
         whole[[0, 20_000, 39_999]], rate_moments(mean[[0, 20_000, 39_999]], np.ones(3))[0]
     )
+
+
+def test_a_rate_of_one_is_never_more_than_one():
+    mean, variance = rate_moments(np.array([36.0, 40.0, 800.0]), np.array([0.0, 1.0, 25.0]))
+    assert (mean <= 1.0).all()
+    assert (variance >= 0.0).all()

@@ -49,6 +49,8 @@ def damage(state, how):
         state["config"][key] = 0.123
     elif how == "clock":
         state["clock"] = -3
+    elif how == "clock beyond floats":
+        state["clock"] = 10**400
     elif how == "ids twice":
         state["ids"][0] = state["ids"][1]
     elif how == "id type":
@@ -61,6 +63,12 @@ def damage(state, how):
         state[column]["shape"] = [1]
     elif how == "dtype":
         state[column]["dtype"] = "<f2"
+    elif how == "dtype list":
+        state[column]["dtype"] = ["<f8"]
+    elif how == "shape float":
+        state[column]["shape"] = [float(n) for n in state[column]["shape"]]
+    elif how == "stray bits":  # decodes to the same bytes, and so would be saved otherwise
+        state[column]["data"] = "AB=="
     elif how == "no array":
         state[column] = [1, 2]
     return state
@@ -75,12 +83,16 @@ def damage(state, how):
         ("unknown", "unknown \\['surplus'\\]"),
         ("config", "0.123"),
         ("clock", "clock"),
+        ("clock beyond floats", "clock"),
         ("ids twice", "twice"),
         ("id type", "strings and integers"),
         ("truncated", "seen"),
         ("not base64", "seen"),
         ("shape", "seen"),
         ("dtype", "<f2"),
+        ("dtype list", "<f8"),
+        ("shape float", "whole numbers"),
+        ("stray bits", "no base64"),
         ("no array", "seen"),
     ],
 )
@@ -96,3 +108,14 @@ def test_a_state_that_does_not_fit_is_refused_by_name_and_changes_nothing(make, 
 def test_states_of_other_beliefs_are_refused():
     with pytest.raises(StateError, match="of kind 'counts', this one is 'binomial_residual'"):
         BinomialResidual().load_state_dict(Counts().state_dict())
+
+
+@pytest.mark.parametrize("value", [10**400, 1e308, 2**63, -1.0, True, "1"])
+def test_counts_that_no_pool_can_have_are_refused(value):
+    belief = Counts()
+    lead(belief, 6, 4)
+    state = belief.state_dict()
+    with pytest.raises(StateError, match="pool"):
+        Counts().load_state_dict({**state, "pool_successes": value})
+    with pytest.raises(StateError, match="outside 0 <= successes <= trials"):
+        Counts().load_state_dict({**state, "successes": state["trials"], "trials": state["successes"]})

@@ -389,3 +389,11 @@ def test_tokens_of_counts_may_be_told_apart_by_outcome(tmp_path):
     by_prompt = defaultdict(list, enumerate(trace.tokens.tolist()))
     assert by_prompt[0] == [90.0, 10.0]
     assert by_prompt[1][0] == 50.0
+
+
+def test_a_parquet_file_with_text_that_is_no_utf8_is_refused_by_name(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"prompt": ["qqqq", "rrrr"], "reward": [1.0, 0.0]}), path, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"qqqq", b"q\x80qq"))
+    with pytest.raises(ArgumentError, match=r"a\.parquet.*damaged after row 0"):
+        read_logs([path])

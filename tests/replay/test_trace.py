@@ -39,11 +39,23 @@ def test_a_saved_trace_comes_back_the_same(make_trace, tmp_path):
     assert again.rollout_tokens.tolist() == [5, 6, 7]
 
 
-def test_a_damaged_file_is_refused_with_its_name(tmp_path):
+def test_a_damaged_file_is_refused_with_its_name_and_closed(make_trace, tmp_path):
     path = tmp_path / "trace.npz"
-    path.write_bytes(b"PK no")
-    with pytest.raises(StateError, match=r"trace\.npz"):
-        Trace.load(path)
+    make_trace([[(1, 2)], [(0, 3)]]).save(path)
+    whole = path.read_bytes()
+    cut, swapped = whole[: len(whole) // 2], whole.replace(b"PK\x01\x02", b"PK\x01\x03")
+    for damaged in (
+        b"PK no",
+        b"",
+        b"PK\x03\x04",
+        cut,
+        swapped,
+        whole.replace(b"NUMPY", b"NUMPX"),
+        b"\x80\x04K\x01.",
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(StateError, match=r"trace\.npz"):
+            Trace.load(path)
 
 
 def test_rollouts_must_be_as_many_as_trials(make_trace):

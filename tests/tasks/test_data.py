@@ -173,3 +173,15 @@ def test_a_file_task_holds_out_a_share_or_takes_a_second_file(tmp_path):
     assert len(file_task(one, other).test) == 10
     with pytest.raises(ArgumentError, match="both in train and test"):
         file_task(one, one)
+
+
+def test_a_parquet_file_that_is_damaged_behind_its_footer_is_refused_by_name(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "d.parquet"
+    pq.write_table(pa.table({"prompt": ["a", "b"], "answer": ["1", "2"]}), path)
+    whole = path.read_bytes()
+    path.write_bytes(b'"' + whole)  # every page is a byte further than the footer says
+    with pytest.raises(ArgumentError, match=r"d\.parquet: damaged after row 0"):
+        load_problems(path)

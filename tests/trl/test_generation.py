@@ -13,7 +13,7 @@ from datasets import Dataset
 from trl import GRPOTrainer, RLOOTrainer
 
 import neyman
-from neyman.errors import ArgumentError
+from neyman.errors import ArgumentError, ContractError
 from neyman.tasks import tiny_policy
 
 DIGITS = 10
@@ -110,6 +110,54 @@ def test_the_users_rollout_function_is_put_back_after_each_step(bench: Any) -> N
         host={"rollout_func": rollouts},
     )
     assert run.trainer.rollout_func is rollouts
+
+
+class Careless(Rollouts):
+    """A rollout function that from its second call on loses, doubles or shortens rows, or dies."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self._fault = fault
+
+    def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
+        rows = super().__call__(prompts, trainer)
+        if len(self.batches) == 1:
+            return rows
+        if self._fault == "dies":
+            raise ConnectionError("the engine died")
+        if self._fault == "logprobs":
+            return {**rows, "logprobs": rows["logprobs"][1:]}
+        wrong = slice(1, None) if self._fault == "fewer" else [0, *range(len(prompts))]
+        cut = lambda part: part[wrong] if isinstance(wrong, slice) else [part[i] for i in wrong]  # noqa: E731
+        return {name: cut(part) if isinstance(part, list) else part for name, part in rows.items()}
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "cause"),
+    [
+        ("fewer", ContractError, "31 rows of prompt_ids for 32 prompts"),
+        ("twice", ContractError, "33 rows of prompt_ids for 32 prompts"),
+        ("logprobs", ContractError, "31 rows of logprobs for 32 prompts"),
+        ("dies", ConnectionError, "the engine died"),
+    ],
+)
+def test_a_generation_with_other_rows_than_asked_for_stops_the_run_before_any_is_used(
+    bench: Any, fault: str, error: type[Exception], cause: str
+) -> None:
+    run = bench.build(
+        GRPOTrainer,
+        neyman.preset("uniform"),
+        rewards=Sources(bench),
+        max_steps=3,
+        host={"rollout_func": Careless(fault)},
+    )
+    with pytest.raises(error, match=cause):
+        run.trainer.train()
+    ledger = run.trainer.controller.ledger
+    assert (ledger.requested, ledger.rollouts()) == (64, 32), (
+        "the second round is out, and nothing of it counts"
+    )
+    assert run.trainer.state.global_step == 1
 
 
 # Renders a call as its name and arguments, a tool's answer as its content.

@@ -13,7 +13,7 @@ from neyman.beliefs._families import BetaFamily
 from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import check_clock, check_number, check_state, pack_array
 from neyman.beliefs._table import PromptTable, checked_counts
-from neyman.errors import ArgumentError
+from neyman.errors import ArgumentError, StateError
 
 _VERSION = 1
 _KEYS = ("clock", "pool_successes", "pool_trials", "ids", "successes", "trials", "seen")
@@ -67,7 +67,7 @@ class Counts(BetaFamily):
         self._clock = 0
         self._pool_successes = 0.0
         self._pool_trials = 0.0
-        self._table = PromptTable({"successes": np.float64, "trials": np.float64, "seen": np.int64})
+        self._table = _table()
 
     def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:  # noqa: ARG002 (the protocol's signature)
         """Check the ids; counts need neither features nor a list of prompts."""
@@ -139,7 +139,16 @@ class Counts(BetaFamily):
         check_state(state, kind="counts", version=_VERSION, config=self._config(), keys=_KEYS)
         clock = check_clock(state["clock"])
         pool = [check_number(name, state[name], low=0.0) for name in ("pool_successes", "pool_trials")]
-        self._table.load(state["ids"], state)
+        if pool[0] > pool[1] * (1.0 + 1e-9):
+            raise StateError(f"the saved counts have {pool[0]:g} successes of {pool[1]:g} trials in the pool")
+        table = _table()
+        table.load(state["ids"], state)
+        successes, trials = table.column("successes"), table.column("trials")
+        if (successes < 0.0).any() or (successes > trials * (1.0 + 1e-9)).any():
+            raise StateError("the saved counts are outside 0 <= successes <= trials")
+        if (table.column("seen") > clock).any():
+            raise StateError("the saved counts have a visit in the future")
+        self._table = table
         self._clock = clock
         self._pool_successes, self._pool_trials = pool
 
@@ -151,6 +160,10 @@ class Counts(BetaFamily):
         """Return what the passing of time has left of each row's evidence."""
         idle = self._clock - self._table.gather("seen", rows, missing=float(self._clock))
         return np.asarray(self._fade**idle, dtype=np.float64)
+
+
+def _table() -> PromptTable:
+    return PromptTable({"successes": np.float64, "trials": np.float64, "seen": np.int64})
 
 
 def _check_prior(prior: str | tuple[float, float]) -> tuple[float, float] | None:

@@ -30,7 +30,7 @@ def rate_moments(mean: FloatP, variance: FloatP) -> tuple[FloatP, FloatP]:
     for start in range(0, len(mean), _BLOCK):
         part = slice(start, start + _BLOCK)
         rates = expit(mean[part, None] + deviation[part, None] * _Z)
-        first[part] = rates @ _W
+        first[part] = np.minimum(rates @ _W, 1.0)  # the weights sum to one within rounding
         second[part] = (rates - first[part, None]) ** 2 @ _W
     return first, second
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from neyman.errors import StateError
 
+_LARGEST = 1e150  # of a single number: its square is finite
 _DTYPES = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8")}
 
 
@@ -109,8 +110,9 @@ def check_state(
 
 def check_number(name: str, value: Any, *, low: float = -math.inf, high: float = math.inf) -> float:
     """Return a saved finite number within [low, high], or raise ``StateError``."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise StateError(f"state[{name!r}] must be a finite number, got {value!r}")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= _LARGEST:  # NaN is not
+        raise StateError(f"state[{name!r}] must be a finite number, got {value!r:.80}")
     if not low <= value <= high:
         raise StateError(f"state[{name!r}] must be in [{low}, {high}], got {value!r}")
     return float(value)
@@ -118,6 +120,6 @@ def check_number(name: str, value: Any, *, low: float = -math.inf, high: float =
 
 def check_clock(value: Any) -> int:
     """Return a saved step clock, a whole number >= 0, or raise ``StateError``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise StateError(f"state['clock'] must be a whole number >= 0, got {value!r}")
+    if type(value) is not int or not 0 <= value <= 2**53:
+        raise StateError(f"state['clock'] must be a whole number in [0, 2^53], got {value!r:.80}")
     return value

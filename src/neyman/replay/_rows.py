@@ -135,9 +135,9 @@ class ParquetTable:
         try:
             with pq.ParquetFile(path) as file:
                 schema = file.schema_arrow
-        except self._error as error:
+                self.columns = tuple(schema.names)
+        except (self._error, UnicodeError) as error:
             raise ArgumentError(f"{path} is no parquet file, or is cut short: {error}") from error
-        self.columns = tuple(schema.names)
         kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
         self.numeric: frozenset[str] | None = frozenset(
             field.name for field in schema if any(kind(field.type) for kind in kinds)
@@ -155,7 +155,8 @@ class ParquetTable:
                     columns = {name: batch.column(name).to_pylist() for name in names}
                     yield Chunk(self.path, "row", range(first, first + batch.num_rows), columns)
                     first += batch.num_rows
-        except (self._error, OSError) as error:
+        except (self._error, OSError, ValueError, OverflowError) as error:
+            # ValueError: text that is no UTF-8, or a date that Python does not have.
             raise ArgumentError(f"{self.path} is damaged after row {first - 1}: {error}") from error
 
 

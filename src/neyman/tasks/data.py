@@ -98,11 +98,12 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[
     except ImportError as error:
         raise missing_extra("pyarrow", "train", "reading parquet") from error
     try:
+        with pq.ParquetFile(path) as file:
+            there = set(file.schema_arrow.names)
         file = pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise ArgumentError(f"{path}: not a parquet file, or cut short: {error}") from error
     with file:
-        there = set(file.schema_arrow.names)
         number = 0
         try:
             for batch in file.iter_batches(batch_size=1024, columns=[n for n in columns if n in there]):
@@ -114,7 +115,7 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[
                         f"{path}: row {number}",
                         row if set(columns) <= there else dict.fromkeys(there) | row,
                     )
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeError, OverflowError) as error:
             raise ArgumentError(f"{path}: damaged after row {number}: {error}") from error
 
 

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import torch
 
-from neyman.errors import RunFailedError
+from neyman.errors import ContractError, RunFailedError
 from neyman.keyed import PromptId, keyed_hash
 from neyman.missing import MissingReward
 from neyman.step import Outcome, Request
@@ -110,6 +110,7 @@ class Generation:
             self.turns = []
             output = trainer.base_generate(prompts)
         completion_ids, logprobs, extra = self._tokens(output)
+        _check_rows(len(rows), prompt_ids=output[0], completion_ids=completion_ids, logprobs=logprobs)
         completions = next(part for part in output if _are_completions(part, len(rows)))
         for row, fields in zip(inputs, extra, strict=True):
             row.update({name: value for name, value in fields.items() if name != "env_mask"})
@@ -287,6 +288,20 @@ def outcome(
 
 
 _ROLLOUT_KEYS = ("prompt_ids", "completion_ids", "logprobs")
+
+
+def _check_rows(rows: int, **parts: Any) -> None:
+    """Refuse a generation with other rows than were asked for: which is missing cannot be told, so none can be used.
+
+    Raises:
+        ContractError: names the part, and both numbers.
+    """
+    for name, part in parts.items():
+        if part is not None and len(part) != rows:
+            raise ContractError(
+                f"the generation returned {len(part)} rows of {name} for {rows} prompts; a rollout_func must return "
+                "one for each prompt, in their order (an empty completion where there is none)"
+            )
 
 
 def _are_completions(part: Any, rows: int) -> bool:
