@@ -13,7 +13,7 @@ from neyman import beliefs
 from neyman.asking import priority
 from neyman.dead_groups import DeadGroups
 from neyman.errors import StateError
-from neyman.groups import Group, Phase, Slot, SlotState
+from neyman.groups import MISSING, OUT, PLANNED, VALID, Group, Phase, Slot
 from neyman.keyed import PromptId
 from neyman.ledger import Fate, Ledger
 from neyman.memory import Memory
@@ -112,7 +112,7 @@ class Engine:
     @property
     def awaited(self) -> int:
         """Rollouts that are out and may still come; those that only the saving process knew of may not."""
-        return self.out - sum(slot.state is SlotState.OUT for slot in self.forsaken)
+        return self.out - sum(slot.state is OUT for slot in self.forsaken)
 
     @property
     def average(self) -> int:
@@ -261,7 +261,7 @@ class Engine:
 
     def _record(self, told: Told) -> None:
         slot, version = told.slot, told.policy_version
-        slot.state, slot.reward, slot.success = SlotState.VALID, told.reward, told.success
+        slot.state, slot.reward, slot.success = VALID, told.reward, told.success
         slot.n_tokens, slot.trajectory_id, slot.delivered = told.n_tokens, told.trajectory_id, True
         slot.protected = told.protected
         slot.policy_version = self.policy_version if version is None else version
@@ -274,10 +274,10 @@ class Engine:
         slot.delivered = told.status is Status.OK
         if group.is_live and slot.tries < self.strategy.max_tries and self.retries_left > 0:
             self.retries_left -= 1
-            slot.state, group.reason = SlotState.PLANNED, Reason.RETRY
+            slot.state, group.reason = PLANNED, Reason.RETRY
             self._wait(told.group_index)
         else:
-            slot.state = SlotState.MISSING
+            slot.state = MISSING
 
     def _settle(self, index: int) -> None:
         group = self.groups[index]
@@ -381,13 +381,13 @@ class Engine:
         for name in _OPEN:
             setattr(self, name, state[name])
         for index, group in enumerate(self.groups):
-            out = [slot for slot in group.slots if slot.state is SlotState.OUT]
+            out = [slot for slot in group.slots if slot.state is OUT]
             self.out += len(out)
             if index not in self.live:
                 self.forsaken += out
                 continue
             self.lost += [(index, slot) for slot in out]
-            if any(slot.state is SlotState.PLANNED for slot in group.slots):
+            if any(slot.state is PLANNED for slot in group.slots):
                 self._wait(index)
         if self.strategy.verdict is not None:
             self.waves.restore()

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from neyman._checks import integer
 from neyman.errors import ArgumentError, ContractError
-from neyman.groups import Group, Slot, SlotState
+from neyman.groups import OUT, VALID, Group, Slot
 from neyman.keyed import PromptId
 from neyman.step import Outcome, Status
 
+_OK = Status.OK  # looked up for every rollout
 _TOLERANCE = 1e-6
 
 Place = tuple[int, Group, Slot]  # a group's index, the group, and the slot that a rollout was drawn for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Told(NamedTuple):
     """One checked outcome and the slot it belongs to.
 
     Args:
@@ -97,7 +97,7 @@ def parse_outcomes(
             news.late.setdefault(rollout_id, _tokens(outcome))
         elif rollout_id in where:
             told = _check(outcome, where[rollout_id])
-            if told.slot.state is SlotState.OUT and told.slot.rollout_id == rollout_id:
+            if told.slot.state is OUT and told.slot.rollout_id == rollout_id:
                 earlier = fresh.get(told.rollout_id)
                 fresh[told.rollout_id] = told if earlier is None else _merge(earlier, told)
             elif _continues(told):
@@ -114,13 +114,13 @@ def parse_outcomes(
 def _check(outcome: Outcome, place: Place) -> Told:
     index, group, slot = place
     _same_prompt(outcome, group.prompt_id)
-    try:
-        status = outcome.status if type(outcome.status) is Status else Status(outcome.status)
-    except ValueError:
-        raise _refused(
-            outcome, f"has the status {outcome.status!r}; use one of {[*map(str, Status)]}"
-        ) from None
-    reward = _reward(outcome) if status is Status.OK else math.nan
+    status = outcome.status
+    if status is not _OK:
+        try:
+            status = Status(status)
+        except ValueError:
+            raise _refused(outcome, f"has the status {status!r}; use one of {[*map(str, Status)]}") from None
+    reward = _reward(outcome) if status is _OK else math.nan
     return Told(
         rollout_id=int(outcome.rollout_id),
         group_index=index,
@@ -205,14 +205,14 @@ def _merge(earlier: Told, told: Told) -> Told:
     if told.trajectory_id is None or told.trajectory_id != earlier.trajectory_id:
         return kept
     protected = earlier.protected or told.protected
-    return replace(kept, n_tokens=earlier.n_tokens + told.n_tokens, protected=protected)
+    return kept._replace(n_tokens=earlier.n_tokens + told.n_tokens, protected=protected)
 
 
 def _continues(told: Told) -> bool:
     slot = told.slot
     return (
         slot.rollout_id == told.rollout_id
-        and slot.state is SlotState.VALID
+        and slot.state is VALID
         and told.trajectory_id is not None
         and slot.trajectory_id == told.trajectory_id
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from neyman import formulas
 from neyman.errors import ArgumentError
-from neyman.groups import Group, Phase, SlotState
+from neyman.groups import VALID, Group, Phase
 from neyman.keyed import PromptId
 from neyman.ledger import Fate
 from neyman.rules import Verdict
@@ -293,8 +293,7 @@ class Waves:
         full = [
             group
             for group in judged
-            if group.committed
-            and sum(s.state is SlotState.VALID for s in group.slots[: self.size]) == self.size
+            if group.committed and sum(s.state is VALID for s in group.slots[: self.size]) == self.size
         ]
         return audit(
             self.verdict,
