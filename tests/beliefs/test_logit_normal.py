@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import expit
 
+from neyman.beliefs import _logit_normal
 from neyman.beliefs._logit_normal import mixed_moment, rate_moments, tilted_moments
 
 means = st.floats(-8.0, 8.0)
@@ -59,3 +60,17 @@ def test_large_pools_are_worked_in_blocks_with_the_same_result():
     np.testing.assert_allclose(
         whole[[0, 20_000, 39_999]], rate_moments(mean[[0, 20_000, 39_999]], np.ones(3))[0]
     )
+
+
+def test_the_mode_of_a_batch_is_found_in_a_few_newton_steps(monkeypatch):
+    # A logit that had settled used to be thrown off while others of its batch were still on their way.
+    rng = np.random.default_rng(0)
+    mean, variance = 2.0 * rng.normal(size=512), 4.0 + rng.random(512)
+    trials = rng.integers(2, 33, 512)
+    successes = rng.binomial(trials, rng.beta(0.4, 0.4, 512)).astype(float)
+    steps = []
+    monkeypatch.setattr(_logit_normal, "expit", lambda x: steps.append(0) or expit(x))
+    mode = _logit_normal._mode(mean, variance, successes, trials.astype(float))
+    assert len(steps) <= 10
+    slope = successes - trials * expit(mode) - (mode - mean) / variance
+    assert np.abs(slope).max() < 1e-8
