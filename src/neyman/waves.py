@@ -269,7 +269,9 @@ class Waves:
 
     def _open(self, ids: list[PromptId]) -> None:
         engine, count = self._engine, len(self._engine.groups)
-        engine.open(ids, sizes=[self.size] * len(ids), lengths=[self._first] * len(ids), reason=Reason.PROBE)
+        moments = engine.strategy.belief.predict(ids)
+        sizes, lengths = [self.size] * len(ids), [self._first] * len(ids)
+        engine.open(ids, moments, sizes=sizes, lengths=lengths, reason=Reason.PROBE)
         self._undecided.update(dict.fromkeys(range(count, len(engine.groups))))
 
     def _spend_rest(self) -> None:
