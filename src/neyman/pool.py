@@ -104,12 +104,9 @@ class Pool:
         return np.concatenate([order[~again], twice[np.argsort(self._opened_at[twice], kind="stable")]])
 
     def _take(self, positions: Order, count: int, exclude: set[PromptId], found: list[PromptId]) -> None:
-        for position in positions:
-            prompt_id = self._ids[position]
-            if prompt_id not in exclude:
-                found.append(prompt_id)
-                if len(found) == count:
-                    return
+        wanted = count - len(found)
+        offered = map(self._ids.__getitem__, positions[: wanted + len(exclude)].tolist())
+        found += [prompt_id for prompt_id in offered if prompt_id not in exclude][:wanted]
 
     def browse(self, count: int, exclude: set[PromptId], rng: np.random.Generator) -> list[PromptId]:
         """Return up to ``count`` prompts not in ``exclude``, drawn evenly from the whole pool.
