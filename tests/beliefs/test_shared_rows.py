@@ -57,18 +57,30 @@ def test_a_state_is_continued_over_shared_rows():
 
 
 @pytest.mark.parametrize("held", [0, 2**20])
-def test_mapped_rows_are_the_map_of_the_rows(monkeypatch, held):
+def test_designs_are_the_map_of_the_rows(monkeypatch, held):
     monkeypatch.setattr(features_module, "_HELD", held)
     store = FeatureStore()
-    for part in (slice(0, 25), slice(25, 60)):
-        store.add(*store.check(IDS[part], ROWS[part]))
-        if part.start == 0:
-            basis = store.share(NystromMap.fit(store.matrix, landmarks=9, bandwidth=2.0))
-        rows = np.array([3, part.stop - 1, 3])
-        expected = np.column_stack([np.ones(3), basis(store.matrix[rows])])
-        np.testing.assert_allclose(store.mapped(basis, rows), expected, rtol=1e-12)
+    store.add(*store.check(IDS[:25], ROWS[:25]))
+    basis = store.share(NystromMap.fit(store.matrix, landmarks=9, bandwidth=2.0))
+    asked = ["p3", "p40", "unknown", "p3"]
+
+    def expected(basis, known):
+        z = np.column_stack([np.ones(4), np.zeros((4, 9))])
+        z[known, 1:] = basis(ROWS[[int(asked[place][1:]) for place in known]].astype(np.float32))
+        return z
+
+    np.testing.assert_allclose(store.design(basis, asked), expected(basis, [0, 3]), rtol=1e-12)
+    store.add(*store.check(IDS[25:], ROWS[25:]))
+    np.testing.assert_allclose(store.design(basis, asked), expected(basis, [0, 1, 3]), rtol=1e-12)
     other = NystromMap.fit(store.matrix, landmarks=9, bandwidth=3.0)
-    np.testing.assert_allclose(store.mapped(other, rows)[:, 1:], other(store.matrix[rows]), rtol=1e-12)
-    again = NystromMap(basis.landmarks.copy(), basis.projection.copy(), basis.bandwidth)
-    assert store.share(again) is basis
+    np.testing.assert_allclose(store.design(other, asked), expected(other, [0, 1, 3]), rtol=1e-12)
+    np.testing.assert_allclose(store.design(basis, asked), expected(basis, [0, 1, 3]), rtol=1e-12)
+
+
+def test_a_map_that_is_the_same_is_held_once():
+    store = FeatureStore()
+    store.add(*store.check(IDS, ROWS))
+    basis = store.share(NystromMap.fit(store.matrix, landmarks=9, bandwidth=2.0))
+    assert store.share(NystromMap(basis.landmarks.copy(), basis.projection.copy(), basis.bandwidth)) is basis
+    other = NystromMap.fit(store.matrix, landmarks=9, bandwidth=3.0)
     assert store.share(other) is other

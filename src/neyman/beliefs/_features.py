@@ -35,6 +35,7 @@ class FeatureStore:
         self._prints: IntP = np.zeros(0, np.int64)
         self._basis: NystromMap | None = None
         self._mapped: FloatP = np.zeros((0, 0))
+        self._last: tuple[NystromMap, list[PromptId], FloatP] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -55,16 +56,30 @@ class FeatureStore:
     def share(self, basis: NystromMap) -> NystromMap:
         """Return the map that another model over these rows has already, where it is the same as this one."""
         if self._basis is None or not self._basis.equals(basis):
-            self._basis, self._mapped = basis, np.zeros((0, 1 + basis.width))
+            self._basis, self._mapped = basis, np.zeros((0, basis.width))
         return self._basis
 
-    def mapped(self, basis: NystromMap, rows: IntP) -> FloatP:
-        """Return a 1 and what a map makes of these rows, shape (rows, 1 + D); of a small pool, computed once."""
+    def design(self, basis: NystromMap, ids: Sequence[PromptId]) -> FloatP:
+        """Return a 1 and what a map makes of each prompt's row, shape (P, 1 + D), zeros where it has none.
+
+        What was asked for last is kept, as the models that share a store are asked about the same prompts in turn.
+        """
+        if self._last is None or self._last[0] is not basis or self._last[1] != ids:
+            rows = self.find(ids)
+            have = rows >= 0
+            z = np.zeros((len(ids), 1 + basis.width))
+            z[:, 0] = 1.0
+            if have.any():
+                z[have, 1:] = self._map(basis, rows[have])
+            self._last = basis, list(ids), z
+        return self._last[2]
+
+    def _map(self, basis: NystromMap, rows: IntP) -> FloatP:
+        """Return what a map makes of rows; of a small pool each is computed once."""
         if basis is not self._basis or 8 * len(self) * basis.width > _HELD:
-            return _with_one(basis(self._matrix[rows]))
+            return basis(self._matrix[rows])
         if len(self._mapped) < len(self):
-            fresh = _with_one(basis(self.matrix[len(self._mapped) :]))
-            self._mapped = np.concatenate([self._mapped, fresh])
+            self._mapped = np.concatenate([self._mapped, basis(self.matrix[len(self._mapped) :])])
         return self._mapped[rows]
 
     def check(
@@ -94,6 +109,7 @@ class FeatureStore:
         """Append checked rows of new ids."""
         if not ids:
             return
+        self._last = None
         start, stop = len(self._rows), len(self._rows) + len(ids)
         if stop > len(self._prints):
             size = stop if start == 0 else max(stop, 2 * len(self._prints))
@@ -113,10 +129,6 @@ class FeatureStore:
         if not len(self._prints):
             return np.zeros(len(rows), np.int64)
         return np.where(rows >= 0, self._prints[np.maximum(rows, 0)], 0)
-
-
-def _with_one(matrix: FloatP) -> FloatP:
-    return np.concatenate([np.ones((len(matrix), 1)), matrix], axis=1)
 
 
 def fingerprints(matrix: NDArray[np.float32]) -> IntP:

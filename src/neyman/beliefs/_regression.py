@@ -15,7 +15,8 @@ from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import pack_array, unpack_array
 from neyman.errors import StateError
 
-_BLOCK = 1_024  # prompts predicted at once: what is computed of them stays in the processor's cache
+_BLOCK = 16_384  # prompts predicted at once, so that no temporary grows with the pool
+_CACHED = 1_024  # the same for what is computed of each, which then stays in the processor's cache
 
 # Weight and centre of the pseudo-observation that each prompt has in the sums now; weight 0 if none.
 Contribution = Callable[[Sequence[PromptId]], tuple[FloatP, FloatP]]
@@ -99,16 +100,7 @@ class FeatureRegression:
 
     def design(self, ids: Sequence[PromptId]) -> FloatP:
         """Return z, shape (P, 1 + D); only the level for prompts without features."""
-        if self._map is None:
-            return np.ones((len(ids), 1))
-        rows = self.store.find(ids)
-        have = rows >= 0
-        if have.all():
-            return self.store.mapped(self._map, rows)
-        z = np.zeros((len(ids), len(self._moment)))
-        z[:, 0] = 1.0
-        z[have] = self.store.mapped(self._map, rows[have])
-        return z
+        return np.ones((len(ids), 1)) if self._map is None else self.store.design(self._map, ids)
 
     def add_evidence(self, z: FloatP, weight: FloatP, centre: FloatP) -> None:
         """Add pseudo-observations ``centre`` of precision ``weight``; a negative weight takes them away."""
@@ -136,7 +128,11 @@ class FeatureRegression:
     def predict(self, z: FloatP) -> tuple[FloatP, FloatP]:
         """Return mean and variance of ``z' w``."""
         mean, covariance, _ = self._fit()
-        return z @ mean, np.maximum(np.einsum("ij,ij->i", z @ covariance, z), 0.0)
+        variance = np.empty(len(z))
+        for start in range(0, len(z), _CACHED):
+            part = z[start : start + _CACHED]
+            variance[start : start + _CACHED] = np.einsum("ij,ij->i", part @ covariance, part)
+        return z @ mean, np.maximum(variance, 0.0)
 
     def predict_ids(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return mean and variance of ``z' w`` for prompts, in blocks so that memory stays bounded."""
