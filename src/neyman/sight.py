@@ -29,10 +29,10 @@ def step_view(engine: Engine) -> StepView:
     def browse(count: int) -> list[PromptId]:
         return [] if pool is None else pool.browse(count, taken, rng("browse", len(engine.groups)))
 
-    def overdue(passes: float) -> list[PromptId]:
+    def overdue(passes: float, count: int | None = None) -> list[PromptId]:
         if pool is None:
             return []
-        return pool.overdue(engine.passes - passes, taken.difference(engine.unopened))
+        return pool.overdue(engine.passes - passes, taken.difference(engine.unopened), count)
 
     return StepView(
         step=engine.step,
