@@ -289,8 +289,8 @@ def load(figures: dict[str, Any]) -> list[str]:
             times,
         ),
         "",
-        "Resident memory, MB: when built (features included), after 100 steps, at the end, and at its peak, which is "
-        "while the features are registered; the saved state, MB of JSON, and CPU seconds to save and to load it.",
+        "Resident memory, MB: when built (features included), after 100 steps (or all), at the end, and at its peak, "
+        "which is while the features are registered; the saved state, MB of JSON, and CPU seconds to save and load it.",
         "",
         *_table(
             [
