@@ -254,6 +254,67 @@ def overhead(figures: dict[str, Any]) -> list[str]:
     ]
 
 
+def load(figures: dict[str, Any]) -> list[str]:
+    """Render what a step's decisions cost under load, and the memory of a long run."""
+    times, memory, profiles = [], [], []
+    for case, by_pool in figures["cases"].items():
+        for pool, found in by_pool.items():
+            name = [f"`{case.partition(',')[0]}`{case[len(case.partition(',')[0]) :]}", f"{int(pool):,}"]
+            spent = found["milliseconds"]
+            medians = [f"{spent[call]['median']:.0f}" for call in ("begin", "ask", "tell", "finish")]
+            whole = [f"**{spent['all']['median']:.0f}**", f"{spent['all']['p95']:.0f}"]
+            times.append([*name, f"{found['candidates_a_step']:,.0f}", *medians, *whole])
+            held, state = found["resident_megabytes"], found["state"]
+            memory.append(
+                [*name, f"{found['steps']:,}", f"{found['prompts_visited']:,}"]
+                + [f"{held[when]:,.0f}" for when in ("built", "early", "last", "peak")]
+                + [
+                    f"{state['megabytes']:.1f}",
+                    f"{state['save_seconds']:.2f}",
+                    f"{state['load_seconds']:.2f}",
+                ]
+            )
+            top = "; ".join(f"{100 * row['share']:.0f} % {row['function']}" for row in found["profile"][:5])
+            profiles.append([*name, top])
+    columns = [f"{int(pool):,} prompts with {wide}" for pool, wide in figures["columns"].items()]
+    return [
+        "## Load",
+        "",
+        f"`{figures['command']}`: the host brings {figures['prompts']} prompts a step and trains "
+        f"{figures['rollouts']:,} rollouts; scripted outcomes; one thread, milliseconds of process CPU time, without "
+        f"the host's own work. Columns of features: {', '.join(columns)}.",
+        "",
+        *_table(
+            ["strategy", "pool", "candidates", "begin", "ask", "tell", "finish", "all", "95th percentile"],
+            times,
+        ),
+        "",
+        "Resident memory, MB: when built (features included), after 100 steps (or all), at the end, and at its peak, "
+        "which is while the features are registered; the saved state, MB of JSON, and CPU seconds to save and load it.",
+        "",
+        *_table(
+            [
+                "strategy",
+                "pool",
+                "steps",
+                "prompts seen",
+                "built",
+                "step 100",
+                "end",
+                "peak",
+                "state",
+                "save",
+                "load",
+            ],
+            memory,
+        ),
+        "",
+        "Where the time goes: functions by their own time in cProfile, which overstates calls of Python functions.",
+        "",
+        *_table(["strategy", "pool", "share of the controller's calls"], profiles),
+    ]
+
+
 def render() -> None:
     """Write RESULTS.md from the JSON files."""
     lines = [
@@ -269,6 +330,7 @@ def render() -> None:
         ("beliefs", beliefs),
         ("allocation", allocation),
         ("overhead", overhead),
+        ("load", load),
         ("gradient_variance", gradient_variance),
     ):
         figures = _load(name)

@@ -23,6 +23,7 @@ def measure(data: str | None, demo: Path) -> None:
     commands = [
         [sys.executable, str(HERE / "allocation.py"), "--out", str(RESULTS / "allocation.json")],
         [sys.executable, str(HERE / "overhead.py"), "--out", str(RESULTS / "overhead.json")],
+        [sys.executable, str(HERE / "load.py"), "--out", str(RESULTS / "load.json")],
         [
             sys.executable,
             str(HERE / "gradient_variance.py"),

@@ -131,3 +131,20 @@ def test_an_epoch_that_a_rule_leaves_unfinished_goes_round_in_turn():
     again = Pool(range(8), seed=0)
     again.load_state_dict(pool.state_dict())
     assert again.peek(7, exclude={0}) == pool.peek(7, exclude={0})
+
+
+@given(
+    times=st.lists(st.integers(0, 4), min_size=1, max_size=30),
+    exclude=st.sets(st.integers(0, 29)),
+    count=st.integers(0, 31),
+    since=st.integers(0, 5),
+)
+def test_the_longest_overdue_are_found_without_sorting_all(times, exclude, count, since):
+    pool = Pool(range(len(times)), seed=0)
+    for prompt_id, passes in enumerate(times):
+        pool.open([prompt_id], float(passes))
+    due = [
+        i for i in sorted(range(len(times)), key=times.__getitem__) if times[i] < since and i not in exclude
+    ]
+    assert pool.overdue(float(since), exclude) == due
+    assert pool.overdue(float(since), exclude, count) == due[:count]

@@ -117,7 +117,7 @@ def prompt_ids(name: str, value: Iterable[Any]) -> list[str | int]:
             f"{name} must be a sequence of prompt ids, got {value!r:.80}; wrap one id in a list"
         )
     items = value.tolist() if isinstance(value, np.ndarray) else list(value)
-    if all(type(item) is str or type(item) is int for item in items):
+    if set(map(type, items)) <= {str, int}:
         return items
     ids: list[str | int] = []
     for item in items:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neyman.groups import Group, Slot, SlotState
+from neyman.groups import OUT, PLANNED, Group, Slot
 from neyman.keyed import keyed_seed
 from neyman.step import Reason, Request
 
@@ -38,9 +38,7 @@ def ask(engine: Engine, capacity: int | None) -> list[Request]:
 
 def _again(engine: Engine, capacity: int | None) -> list[Request]:
     """Hand out what was out when the state was saved, under the same ids and seeds; it was paid for then."""
-    wanted = [
-        (index, slot) for index, slot in engine.lost if slot.state is SlotState.OUT and index in engine.live
-    ]
+    wanted = [(index, slot) for index, slot in engine.lost if slot.state is OUT and index in engine.live]
     now, engine.lost = wanted[:capacity], wanted[len(wanted[:capacity]) :]
     by_group: dict[int, list[Slot]] = {}
     for index, slot in now:
@@ -61,18 +59,20 @@ def _token_room(engine: Engine, capacity: int | None) -> int | None:
 
 def _requests(engine: Engine, index: int, room: int | None) -> list[Request]:
     group = engine.groups[index]
-    planned = [slot for slot in group.slots if slot.state is SlotState.PLANNED]
+    planned = [slot for slot in group.slots if slot.state is PLANNED]
     taken = planned[:room]
     if len(taken) == len(planned):
         engine.waiting.discard(index)
     for slot in taken:
-        engine.ledger.request(1, retry=slot.tries > 0)
-        slot.state, slot.step, slot.delivered = SlotState.OUT, engine.step, False
+        slot.state, slot.step, slot.delivered = OUT, engine.step, False
         slot.draw, slot.rollout_id = group.draws, engine.next_rollout
         slot.tries += 1
         group.draws += 1
         engine.where[engine.next_rollout] = (index, group, slot)
         engine.next_rollout += 1
+    retried = sum(slot.tries > 1 for slot in taken)
+    engine.ledger.request(len(taken) - retried)
+    engine.ledger.request(retried, retry=True)
     engine.out += len(taken)
     engine.asked += len(taken)
     return [_message(engine, group, run) for run in _runs(taken)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neyman import formulas
-from neyman.groups import Group, Phase, Slot, SlotState
+from neyman.groups import VALID, Group, Phase, Slot
 from neyman.ledger import Fate
 from neyman.metrics import step_metrics
 from neyman.replacement import group_copies
@@ -46,9 +46,9 @@ def close_batch(
         (place, group, slot)
         for place, group in enumerate(trained)
         for slot in group.slots
-        if not slot.spare and (slot.state is SlotState.VALID or (fill == "copies" and slot.delivered))
+        if not slot.spare and (slot.state is VALID or (fill == "copies" and slot.delivered))
     ]
-    real_rows = sum(slot.state is SlotState.VALID for _, _, slot in rows)
+    real_rows = sum(slot.state is VALID for _, _, slot in rows)
     if fill == "copies":
         rows += _filler(
             engine, rows, (engine.train_rows or math.ceil(len(rows) / divisor) * divisor) - len(rows)
@@ -115,7 +115,7 @@ def _filler(engine: Engine, rows: list[Row], missing: int) -> list[Row]:
         (group, slot)
         for group in engine.groups
         for slot in group.slots
-        if slot.state is SlotState.VALID or slot.delivered
+        if slot.state is VALID or slot.delivered
     ]
     return [(-1, *source[i % len(source)]) for i in range(missing)] if source else []
 
@@ -146,9 +146,10 @@ def _settle_fates(engine: Engine, groups: list[Group], trained: list[Group]) -> 
         if carried:
             engine.carried.append(group)
             continue
-        for slot in group.valid():
-            if not slot.replayed:
-                engine.ledger.settle(Fate.SURPLUS if slot.spare else fate, slot.n_tokens)
+        drawn = [slot for slot in group.valid() if not slot.replayed]
+        for spare, end in ((False, fate), (True, Fate.SURPLUS)):
+            tokens = [slot.n_tokens for slot in drawn if slot.spare is spare]
+            engine.ledger.settle(end, sum(tokens), len(tokens))
 
 
 def _fate(engine: Engine, group: Group, *, in_batch: bool) -> Fate:
@@ -173,7 +174,7 @@ def _report(group: Group, outcome: str) -> GroupReport:
         trials=trials,
         outcome=outcome,
         reason=group.reason.value,
-        spare=sum(slot.spare for slot in group.valid()),
+        spare=sum([slot.spare for slot in group.valid()]),
     )
 
 
@@ -181,10 +182,10 @@ def _learn(engine: Engine, groups: list[Group]) -> None:
     """Update the belief with this step's valid outcomes, trained or not."""
     ids, successes, trials = [], [], []
     for group in groups:
-        new = [slot for slot in group.valid() if slot.step == engine.step]
+        new = [slot.success for slot in group.valid() if slot.step == engine.step]
         if new:
             ids.append(group.prompt_id)
-            successes.append(sum(slot.success for slot in new))
+            successes.append(sum(new))
             trials.append(len(new))
     if ids:
         engine.strategy.belief.update(ids, successes, trials)
@@ -200,7 +201,7 @@ def _batch(
     aggregation: str,
 ) -> Batch:
     strategy, slots = engine.strategy, [slot for _, _, slot in rows]
-    counted = np.array([at >= 0 and s.state is SlotState.VALID for at, _, s in rows], dtype=bool)
+    counted = np.array([at >= 0 and s.state is VALID for at, _, s in rows], dtype=bool)
     groups = np.array([place for place, _, _ in rows], dtype=np.int64)
     rewards = np.where(counted, np.array([slot.reward for slot in slots], dtype=np.float64), np.nan)
     success = np.where(counted, np.array([slot.success for slot in slots], dtype=np.float64), np.nan)

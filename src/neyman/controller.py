@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, final
 
 from neyman._checks import choice, integer, multiple, prompt_ids, real
@@ -19,6 +20,7 @@ from neyman.step import Batch, Budget, Cancel, GroupReport, Outcome, Request
 from neyman.strategy import Strategy, check_strategy
 
 _VERSION = 1
+_AWAITED = 65_536  # rollouts of closed steps that may still arrive; about 10 MB
 _KEYS = {
     "version",
     "seed",
@@ -250,7 +252,8 @@ class Controller:
     def finish(self) -> Batch:
         """Close the step and return the rows to train on.
 
-        Results still out are counted as late when they arrive. The belief learns from every valid outcome of
+        Results still out are counted as late when they arrive; of more than 65,536 of them those that are out
+        longest count as aborted. The belief learns from every valid outcome of
         the step, trained or not.
 
         Raises:
@@ -261,9 +264,17 @@ class Controller:
         self._engine.settle_all()
         batch = self._close(ended_early=ended_early)
         self._late |= {i: group.prompt_id for group in self._engine.groups for i in group.out()}
+        self._give_up_oldest()
         self._engine.tick()
         self._is_open = False
         return batch
+
+    def _give_up_oldest(self) -> None:
+        """Wait no more for the rollouts that are out longest, so that a host that loses some does not fill memory."""
+        given_up = list(islice(self._late, max(0, len(self._late) - _AWAITED)))
+        for rollout_id in given_up:
+            del self._late[rollout_id]
+        self._engine.ledger.settle(Fate.ABORTED, 0, len(given_up))
 
     def drain(self) -> Batch:
         """Return the groups that closed since the last call, for ``close="streaming"``.

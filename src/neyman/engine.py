@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, final
 
@@ -13,13 +13,13 @@ from neyman import beliefs
 from neyman.asking import priority
 from neyman.dead_groups import DeadGroups
 from neyman.errors import StateError
-from neyman.groups import Group, Phase, Slot, SlotState
+from neyman.groups import MISSING, OUT, PLANNED, VALID, Group, Phase, Slot
 from neyman.keyed import PromptId
 from neyman.ledger import Fate, Ledger
 from neyman.memory import Memory
 from neyman.messages import News, Place, Told
 from neyman.pool import Pool
-from neyman.sight import evidence, step_view
+from neyman.sight import Moments, evidence, step_view
 from neyman.step import Budget, Cancel, GroupReport, Reason, Status
 from neyman.strategy import Strategy
 from neyman.waiting import Waiting
@@ -112,7 +112,7 @@ class Engine:
     @property
     def awaited(self) -> int:
         """Rollouts that are out and may still come; those that only the saving process knew of may not."""
-        return self.out - sum(slot.state is SlotState.OUT for slot in self.forsaken)
+        return self.out - sum(slot.state is OUT for slot in self.forsaken)
 
     @property
     def average(self) -> int:
@@ -145,13 +145,13 @@ class Engine:
             raise
 
     def open(
-        self, prompt_ids: Sequence[PromptId], *, sizes: Sequence[int], lengths: Sequence[int], reason: Reason
+        self, ids: list[PromptId], moments: Moments, *, sizes: list[int], lengths: list[int], reason: Reason
     ) -> None:
         """Open groups and plan their first slots, which spends the budget; what it cannot pay stays closed."""
-        mean, variance = self.strategy.belief.predict(prompt_ids)
-        a, b = beliefs.beta_parameters(self.strategy.belief, prompt_ids)
+        mean, variance = moments
+        a, b = beliefs.match_beta(mean, variance)
         opened = []
-        for place, prompt_id in enumerate(prompt_ids):
+        for place, prompt_id in enumerate(ids):
             if not self.left or not lengths[place]:
                 continue
             group = Group(prompt_id=prompt_id, size=sizes[place], reason=reason)
@@ -213,10 +213,11 @@ class Engine:
         first = rule.probe if rule.probe * len(ids) <= self.left else 0
         issued = np.full(len(ids), first, dtype=np.int64)
         # After a probe the counts are taken again; that they exist is checked now, not in the middle of a step.
-        counts = rule.counts(evidence(self, ids, issued), self.left).tolist()
+        moments = self.strategy.belief.predict(ids)
+        counts = rule.counts(evidence(self, ids, issued, moments), self.left).tolist()
         self.recounts_left = getattr(rule, "recounts", 1) if first else 0
         sizes = issued.tolist() if first else counts
-        self.open(ids, sizes=sizes, lengths=sizes, reason=Reason.PROBE if first else Reason.PLANNED)
+        self.open(ids, moments, sizes=sizes, lengths=sizes, reason=Reason.PROBE if first else Reason.PLANNED)
 
     def _recount(self) -> None:
         """Give out the next share of what is left in the light of what is known by now."""
@@ -227,14 +228,15 @@ class Engine:
         if getattr(rule, "opens", False):
             fresh = self.strategy.select.pick(step_view(self), share // rule.probe)
             ids, issued = ids + fresh, issued + [0] * len(fresh)
-        known = evidence(self, ids, np.array(issued, dtype=np.int64))
+        mean, variance = self.strategy.belief.predict(ids)
+        known = evidence(self, ids, np.array(issued, dtype=np.int64), (mean, variance))
         counts = rule.counts(known, sum(issued) + share).tolist()
         for group, n in zip(self.groups, counts, strict=False):
             group.size, group.reason = n, Reason.RECOUNT
-        for index in range(len(self.groups)):
+        for index in range(opened := len(self.groups)):
             self.plan(index, counts[index])
-        opened = len(self.groups)
-        self.open(ids[opened:], sizes=counts[opened:], lengths=counts[opened:], reason=Reason.PLANNED)
+        rest, planned = (mean[opened:], variance[opened:]), counts[opened:]
+        self.open(ids[opened:], rest, sizes=planned, lengths=planned, reason=Reason.PLANNED)
 
     def tell(self, news: News) -> None:
         """Take in checked outcomes and draw the consequences, group by group in their order."""
@@ -261,7 +263,7 @@ class Engine:
 
     def _record(self, told: Told) -> None:
         slot, version = told.slot, told.policy_version
-        slot.state, slot.reward, slot.success = SlotState.VALID, told.reward, told.success
+        slot.state, slot.reward, slot.success = VALID, told.reward, told.success
         slot.n_tokens, slot.trajectory_id, slot.delivered = told.n_tokens, told.trajectory_id, True
         slot.protected = told.protected
         slot.policy_version = self.policy_version if version is None else version
@@ -274,10 +276,10 @@ class Engine:
         slot.delivered = told.delivered
         if group.is_live and slot.tries < self.strategy.max_tries and self.retries_left > 0:
             self.retries_left -= 1
-            slot.state, group.reason = SlotState.PLANNED, Reason.RETRY
+            slot.state, group.reason = PLANNED, Reason.RETRY
             self._wait(told.group_index)
         else:
-            slot.state = SlotState.MISSING
+            slot.state = MISSING
 
     def _settle(self, index: int) -> None:
         group = self.groups[index]
@@ -381,13 +383,13 @@ class Engine:
         for name in _OPEN:
             setattr(self, name, state[name])
         for index, group in enumerate(self.groups):
-            out = [slot for slot in group.slots if slot.state is SlotState.OUT]
+            out = [slot for slot in group.slots if slot.state is OUT]
             self.out += len(out)
             if index not in self.live:
                 self.forsaken += out
                 continue
             self.lost += [(index, slot) for slot in out]
-            if any(slot.state is SlotState.PLANNED for slot in group.slots):
+            if any(slot.state is PLANNED for slot in group.slots):
                 self._wait(index)
         if self.strategy.verdict is not None:
             self.waves.restore()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, final
 
-from neyman.groups import Group, Slot, SlotState
+from neyman.groups import VALID, Group, Slot
 from neyman.keyed import PromptId
 
 
@@ -54,7 +54,7 @@ class Memory:
         known = self._slots.get(group.prompt_id)
         if known is None:
             return None
-        wrong = [slot for slot in group.slots if slot.state is SlotState.VALID and not slot.protected]
+        wrong = [slot for slot in group.slots if slot.state is VALID and not slot.protected]
         if not wrong or any(slot.rollout_id == known.rollout_id for slot in group.slots):
             return None
         wrong[-1].spare = True

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from neyman._checks import integer
 from neyman.errors import ArgumentError, ContractError
-from neyman.groups import Group, Slot, SlotState
+from neyman.groups import OUT, VALID, Group, Slot
 from neyman.keyed import PromptId
 from neyman.missing import MissingReward
 from neyman.step import Outcome, Status
 
+_OK = Status.OK  # looked up for every rollout
 _TOLERANCE = 1e-6
 _MOST_TOKENS = 2**53  # whole numbers beyond are no floats, which weights are computed in
 _NUMBERS = (bool, int, float, np.bool_, np.number)
@@ -22,8 +24,7 @@ _NUMBERS = (bool, int, float, np.bool_, np.number)
 Place = tuple[int, Group, Slot]  # a group's index, the group, and the slot that a rollout was drawn for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Told(NamedTuple):
     """One checked outcome and the slot it belongs to.
 
     Args:
@@ -106,7 +107,7 @@ def parse_outcomes(
             news.late.setdefault(rollout_id, _tokens(outcome))
         elif is_id and rollout_id in where:
             told = _check(outcome, where[rollout_id])
-            if told.slot.state is SlotState.OUT and told.slot.rollout_id == rollout_id:
+            if told.slot.state is OUT and told.slot.rollout_id == rollout_id:
                 earlier = fresh.get(told.rollout_id)
                 fresh[told.rollout_id] = told if earlier is None else _merge(earlier, told)
             elif _continues(told):
@@ -123,13 +124,15 @@ def parse_outcomes(
 def _check(outcome: Outcome, place: Place) -> Told:
     index, group, slot = place
     _same_prompt(outcome, group.prompt_id)
-    try:
-        status = outcome.status if type(outcome.status) is Status else Status(outcome.status)
-    except ValueError:
-        raise _refused(
-            outcome, f"has the status {_brief(outcome.status)}; use one of {[*map(str, Status)]}"
-        ) from None
-    delivered, reward, error = status is Status.OK, math.nan, outcome.error
+    status = outcome.status
+    if status is not _OK:
+        try:
+            status = Status(status)
+        except ValueError:
+            raise _refused(
+                outcome, f"has the status {_brief(status)}; use one of {[*map(str, Status)]}"
+            ) from None
+    delivered, reward, error = status is _OK, math.nan, outcome.error
     if isinstance(outcome.reward, MissingReward):  # the rollout came, and could not be judged
         status = outcome.reward.status if delivered else status
         error = outcome.reward.why if error is None else error
@@ -253,14 +256,14 @@ def _merge(earlier: Told, told: Told) -> Told:
     if told.trajectory_id is None or told.trajectory_id != earlier.trajectory_id:
         return kept
     protected = earlier.protected or told.protected
-    return replace(kept, n_tokens=earlier.n_tokens + told.n_tokens, protected=protected)
+    return kept._replace(n_tokens=earlier.n_tokens + told.n_tokens, protected=protected)
 
 
 def _continues(told: Told) -> bool:
     slot = told.slot
     return (
         slot.rollout_id == told.rollout_id
-        and slot.state is SlotState.VALID
+        and slot.state is VALID
         and told.trajectory_id is not None
         and slot.trajectory_id == told.trajectory_id
     )

@@ -104,12 +104,9 @@ class Pool:
         return np.concatenate([order[~again], twice[np.argsort(self._opened_at[twice], kind="stable")]])
 
     def _take(self, positions: Order, count: int, exclude: set[PromptId], found: list[PromptId]) -> None:
-        for position in positions:
-            prompt_id = self._ids[position]
-            if prompt_id not in exclude:
-                found.append(prompt_id)
-                if len(found) == count:
-                    return
+        wanted = count - len(found)
+        offered = map(self._ids.__getitem__, positions[: wanted + len(exclude)].tolist())
+        found += [prompt_id for prompt_id in offered if prompt_id not in exclude][:wanted]
 
     def browse(self, count: int, exclude: set[PromptId], rng: np.random.Generator) -> list[PromptId]:
         """Return up to ``count`` prompts not in ``exclude``, drawn evenly from the whole pool.
@@ -123,12 +120,24 @@ class Pool:
         self._take(rng.choice(len(self._ids), size=tries, replace=False), count, exclude, found)
         return found
 
-    def overdue(self, since: float, exclude: set[PromptId]) -> list[PromptId]:
-        """Return the prompts not in ``exclude`` that were last opened before ``since`` passes, longest ago first."""
+    def overdue(self, since: float, exclude: set[PromptId], count: int | None = None) -> list[PromptId]:
+        """Return the prompts not in ``exclude`` that were last opened before ``since`` passes, longest ago first.
+
+        Args:
+            since: the time, in passes.
+            exclude: prompts to leave out.
+            count: the most wanted; None takes all, and sorts all.
+        """
         late = np.flatnonzero(self._opened_at < since)
-        order = late[np.argsort(self._opened_at[late], kind="stable")]
         found: list[PromptId] = []
-        self._take(order, len(order), exclude, found)
+        wanted = len(late) if count is None else min(len(late), count + len(exclude))
+        if wanted:
+            times = self._opened_at[late]
+            last = np.partition(times, wanted - 1)[wanted - 1]
+            sooner, ties = np.flatnonzero(times < last), np.flatnonzero(times == last)
+            sooner = sooner[np.argsort(times[sooner], kind="stable")]
+            order = late[np.concatenate([sooner, ties[: wanted - len(sooner)]])]
+            self._take(order, len(order) if count is None else count, exclude, found)
         return found
 
     def open(self, prompt_ids: Iterable[PromptId], passes: float = 0.0) -> None:

@@ -30,10 +30,12 @@ def group_copies(engine: Engine, trained: Sequence[Group]) -> NDArray[np.int64]:
     """
     copies = np.ones(len(trained), dtype=np.int64)
     strategy = engine.strategy
+    if strategy.dead_groups != "replace":
+        return copies
     good = [place for place, group in enumerate(trained) if group.is_mixed]
     judged = [place for place, group in enumerate(trained) if group.outcomes()[1]]
     dead = [place for place in judged if not trained[place].is_trainable]
-    if strategy.dead_groups != "replace" or not dead or len(good) <= strategy.replace_above * len(judged):
+    if not dead or len(good) <= strategy.replace_above * len(judged):
         return copies
     rng = keyed_rng(engine.seed, engine.step, "replace", len(engine.drained))
     drawn = rng.choice(len(good), size=len(dead), replace=len(dead) > len(good))

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from neyman.engine import Engine
 
 
+Moments = tuple[FloatP, FloatP]  # mean and variance of each prompt's success rate, by the belief
+
+
 def step_view(engine: Engine) -> StepView:
     """Return the step as a selection rule sees it."""
     pool, taken = engine.pool, engine.taken
@@ -26,10 +29,10 @@ def step_view(engine: Engine) -> StepView:
     def browse(count: int) -> list[PromptId]:
         return [] if pool is None else pool.browse(count, taken, rng("browse", len(engine.groups)))
 
-    def overdue(passes: float) -> list[PromptId]:
+    def overdue(passes: float, count: int | None = None) -> list[PromptId]:
         if pool is None:
             return []
-        return pool.overdue(engine.passes - passes, taken.difference(engine.unopened))
+        return pool.overdue(engine.passes - passes, taken.difference(engine.unopened), count)
 
     return StepView(
         step=engine.step,
@@ -43,9 +46,9 @@ def step_view(engine: Engine) -> StepView:
     )
 
 
-def evidence(engine: Engine, ids: Sequence[PromptId], issued: IntP) -> Evidence:
-    """Join the belief with the outcomes of this step, as a Beta per prompt."""
-    a, b = beliefs.beta_parameters(engine.strategy.belief, ids)
+def evidence(engine: Engine, ids: Sequence[PromptId], issued: IntP, moments: Moments) -> Evidence:
+    """Join what the belief says of each rate with the outcomes of this step, as a Beta per prompt."""
+    a, b = beliefs.match_beta(*moments)
     by_id = {group.prompt_id: group for group in engine.groups}
     told = [by_id[i].outcomes() if i in by_id else (0, 0) for i in ids]
     successes: FloatP = np.array([s for s, _ in told], dtype=np.float64)

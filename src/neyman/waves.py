@@ -9,7 +9,7 @@ import numpy as np
 
 from neyman import formulas
 from neyman.errors import ArgumentError
-from neyman.groups import Group, Phase, SlotState
+from neyman.groups import VALID, Group, Phase
 from neyman.keyed import PromptId
 from neyman.ledger import Fate
 from neyman.rules import Verdict
@@ -269,7 +269,9 @@ class Waves:
 
     def _open(self, ids: list[PromptId]) -> None:
         engine, count = self._engine, len(self._engine.groups)
-        engine.open(ids, sizes=[self.size] * len(ids), lengths=[self._first] * len(ids), reason=Reason.PROBE)
+        moments = engine.strategy.belief.predict(ids)
+        sizes, lengths = [self.size] * len(ids), [self._first] * len(ids)
+        engine.open(ids, moments, sizes=sizes, lengths=lengths, reason=Reason.PROBE)
         self._undecided.update(dict.fromkeys(range(count, len(engine.groups))))
 
     def _spend_rest(self) -> None:
@@ -293,8 +295,7 @@ class Waves:
         full = [
             group
             for group in judged
-            if group.committed
-            and sum(s.state is SlotState.VALID for s in group.slots[: self.size]) == self.size
+            if group.committed and sum(s.state is VALID for s in group.slots[: self.size]) == self.size
         ]
         return audit(
             self.verdict,

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import expit
 
+from neyman.beliefs import _logit_normal
 from neyman.beliefs._logit_normal import mixed_moment, rate_moments, tilted_moments
 
 means = st.floats(-8.0, 8.0)
@@ -65,3 +66,17 @@ def test_a_rate_of_one_is_never_more_than_one():
     mean, variance = rate_moments(np.array([36.0, 40.0, 800.0]), np.array([0.0, 1.0, 25.0]))
     assert (mean <= 1.0).all()
     assert (variance >= 0.0).all()
+
+
+def test_the_mode_of_a_batch_is_found_in_a_few_newton_steps(monkeypatch):
+    # A logit that had settled used to be thrown off while others of its batch were still on their way.
+    rng = np.random.default_rng(0)
+    mean, variance = 2.0 * rng.normal(size=512), 4.0 + rng.random(512)
+    trials = rng.integers(2, 33, 512)
+    successes = rng.binomial(trials, rng.beta(0.4, 0.4, 512)).astype(float)
+    steps = []
+    monkeypatch.setattr(_logit_normal, "expit", lambda x: steps.append(0) or expit(x))
+    mode = _logit_normal._mode(mean, variance, successes, trials.astype(float))
+    assert len(steps) <= 10
+    slope = successes - trials * expit(mode) - (mode - mean) / variance
+    assert np.abs(slope).max() < 1e-8

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from neyman.errors import ArgumentError
 from neyman.formulas import effective_probability, group_waste, group_worth
+from neyman.formulas.worth import pure_worth
 
 PRIORS = st.tuples(st.floats(0.05, 20.0), st.floats(0.05, 20.0))
 
@@ -94,3 +95,17 @@ def test_sure_prompts_are_worth_what_their_chance_says():
 def test_what_cannot_be_is_refused(arguments, message):
     with pytest.raises(ArgumentError, match=message):
         group_worth((1.0, 1.0), 8, **arguments)
+
+
+@given(
+    a=st.floats(0.01, 50.0),
+    b=st.floats(0.01, 50.0),
+    k=st.integers(2, 12),
+    waste=st.floats(1.0, 30.0),
+    data=st.data(),
+)
+def test_one_prompt_in_floats_is_worth_what_it_is_among_others(a, b, k, waste, data):
+    looks = (*sorted(data.draw(st.sets(st.integers(1, k - 1)))), k)
+    n = data.draw(st.integers(1, k))
+    many = group_worth((np.full(3, a), b), k, failures=n, looks=looks, waste=waste)
+    assert many.tolist() == [pure_worth(a, b, k, n, looks, waste)] * 3

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from neyman import formulas
 from neyman.beliefs import Counts
-from neyman.errors import ArgumentError
+from neyman.errors import ArgumentError, InfeasibleError
 from neyman.rules import Evidence, MarginalValue, VarianceOptimal
 
 
@@ -78,3 +79,56 @@ def test_bounds_that_contradict_each_other_are_refused():
         MarginalValue(lower=4, probe=2)
     with pytest.raises(ArgumentError, match="noise"):
         MarginalValue(noise=0.0)
+
+
+@settings(deadline=None)
+@given(
+    spreads=st.lists(st.floats(0.0, 0.25), min_size=2, max_size=8),
+    drawn=st.integers(0, 4),
+    extra=st.integers(1, 20),
+    noise=st.floats(0.2, 10.0),
+    least=st.integers(2, 4),
+)
+def test_what_makes_no_group_goes_elsewhere_as_if_prompts_were_closed_one_by_one(
+    spreads, drawn, extra, noise, least
+):
+    rule = MarginalValue(noise=noise, lower=least, probe=least, upper=12)
+    issued = [least if place < drawn else 0 for place in range(len(spreads))]
+    budget = sum(issued) + extra
+    if budget > 12 * len(spreads):
+        return
+    known = evidence(spreads, issued)
+    try:
+        expected = one_by_one(rule, known, budget)
+    except InfeasibleError:
+        with pytest.raises(InfeasibleError):
+            rule.counts(known, budget)
+        return
+    np.testing.assert_array_equal(rule.counts(known, budget), expected)
+
+
+def one_by_one(rule, known, budget):
+    """Close the last prompt that got too little, and count again, until none has too little."""
+    may_open, (hull, kept) = known.issued == 0, rule._share()
+    upper = np.full(len(known.issued), rule.upper)
+    while True:
+        counts = formulas.allocate(
+            value=lambda n: np.where(may_open, hull[n], kept[n]) * known.expected_variance,
+            budget=budget,
+            lower=np.where(may_open, 0, known.issued),
+            upper=upper,
+        )
+        partial = np.flatnonzero((counts > 0) & (counts < rule.lower))
+        if not len(partial):
+            return counts
+        upper[partial[-1]] = 0
+
+
+def test_a_rollout_that_makes_no_group_is_given_elsewhere_at_once(monkeypatch):
+    rng, calls = np.random.default_rng(0), []
+    allocate = formulas.allocate
+    monkeypatch.setattr(formulas, "allocate", lambda **options: calls.append(0) or allocate(**options))
+    known = evidence(np.concatenate([np.full(50, 0.001), rng.uniform(0.1, 0.25, 500)]), [2] * 50 + [0] * 500)
+    counts = MarginalValue(noise=3.0).counts(known, 100 + 3 * 200 + 1)
+    assert len(calls) <= 2
+    assert ((counts == 0) | (counts >= 2)).all()

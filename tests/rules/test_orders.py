@@ -21,7 +21,7 @@ def view(candidates, belief, *, fresh=(), seed=0, size=8):
         candidates=tuple(candidates),
         fresh=lambda count: list(fresh)[: max(count, 0)],
         browse=lambda count: list(fresh)[: max(count, 0)],
-        overdue=lambda passes: [],
+        overdue=lambda passes, count=None: [],
         group_size=size,
         belief=belief,
         rng=lambda *keys: keyed_rng(seed, *keys),

@@ -17,7 +17,7 @@ def view(candidates, fresh=(), belief=None, seed=0, due=()):
         candidates=tuple(candidates),
         fresh=lambda count: list(fresh)[: max(count, 0)],
         browse=lambda count: list(fresh)[: max(count, 0)],
-        overdue=lambda passes: list(due),
+        overdue=lambda passes, count=None: list(due)[:count],
         group_size=8,
         belief=belief or Counts(prior=(1.0, 1.0)),
         rng=lambda *keys: keyed_rng(seed, *keys),

@@ -42,7 +42,8 @@ def default(
         >>> default(["a", "b"], [[0.0], [1.0]]).predict(["a", "z"])[0].round(3).tolist()
         [0.5, 0.5]
     """
-    belief = ModelAverage([BinomialResidual(**options), BinomialResidual(**{**_FAST, **options})])
+    slow = BinomialResidual(**options)
+    belief = ModelAverage([slow, BinomialResidual(**{**_FAST, **options}, shares=slow)])
     if ids is not None or features is not None:
         belief.register([] if ids is None else ids, features)
     return belief

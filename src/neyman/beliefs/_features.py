@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from neyman.errors import ArgumentError, StateError
 
 _EIGEN_FLOOR = 1e-8  # directions of the landmark kernel below this share of the largest are noise
 _BLOCK = 16_384  # rows handled at once, so that no temporary grows with the pool
+_MAP_BLOCK = 1_024  # the same for the map, whose temporaries then stay in the processor's cache
+_HELD = 64 * 2**20  # bytes of mapped rows that are held; a larger pool's are computed for those asked about
 
 
 class FeatureStore:
@@ -22,12 +25,17 @@ class FeatureStore:
 
     The rows are not part of a saved state (a million embeddings are gigabytes that the host has anyway); a
     64-bit fingerprint of each is, so that a state is never continued with other features.
+
+    Several models may share a store: its rows, and what the map they have in common makes of them, are held once.
     """
 
     def __init__(self) -> None:
         self._rows: dict[PromptId, int] = {}
         self._matrix: NDArray[np.float32] = np.zeros((0, 0), np.float32)
         self._prints: IntP = np.zeros(0, np.int64)
+        self._basis: NystromMap | None = None
+        self._mapped: FloatP = np.zeros((0, 0))
+        self._last: tuple[NystromMap, list[PromptId], FloatP] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -39,8 +47,40 @@ class FeatureStore:
 
     def find(self, ids: Sequence[PromptId]) -> IntP:
         """Return the row of each id, -1 where it has no features."""
-        get = self._rows.get
-        return np.fromiter((get(item, -1) for item in ids), dtype=np.int64, count=len(ids))
+        return np.fromiter(map(self._rows.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
+
+    def ids(self, start: int) -> list[PromptId]:
+        """Return the ids from the ``start``-th registered on."""
+        return list(islice(self._rows, start, None))
+
+    def share(self, basis: NystromMap) -> NystromMap:
+        """Return the map that another model over these rows has already, where it is the same as this one."""
+        if self._basis is None or not self._basis.equals(basis):
+            self._basis, self._mapped = basis, np.zeros((0, basis.width))
+        return self._basis
+
+    def design(self, basis: NystromMap, ids: Sequence[PromptId]) -> FloatP:
+        """Return a 1 and what a map makes of each prompt's row, shape (P, 1 + D), zeros where it has none.
+
+        What was asked for last is kept, as the models that share a store are asked about the same prompts in turn.
+        """
+        if self._last is None or self._last[0] is not basis or self._last[1] != ids:
+            rows = self.find(ids)
+            have = rows >= 0
+            z = np.zeros((len(ids), 1 + basis.width))
+            z[:, 0] = 1.0
+            if have.any():
+                z[have, 1:] = self._map(basis, rows[have])
+            self._last = basis, list(ids), z
+        return self._last[2]
+
+    def _map(self, basis: NystromMap, rows: IntP) -> FloatP:
+        """Return what a map makes of rows; of a small pool each is computed once."""
+        if basis is not self._basis or 8 * len(self) * basis.width > _HELD:
+            return basis(self._matrix[rows])
+        if len(self._mapped) < len(self):
+            self._mapped = np.concatenate([self._mapped, basis(self.matrix[len(self._mapped) :])])
+        return self._mapped[rows]
 
     def check(
         self, ids: Sequence[PromptId], features: ArrayLike
@@ -69,6 +109,7 @@ class FeatureStore:
         """Append checked rows of new ids."""
         if not ids:
             return
+        self._last = None
         start, stop = len(self._rows), len(self._rows) + len(ids)
         if stop > len(self._prints):
             size = stop if start == 0 else max(stop, 2 * len(self._prints))
@@ -156,8 +197,20 @@ class NystromMap:
 
     def __call__(self, matrix: NDArray[np.float32]) -> FloatP:
         """Return the features of raw rows, shape (rows, D)."""
-        kernel = np.exp(squared_distances(matrix, self.landmarks) / (-2.0 * self.bandwidth**2))
-        return np.asarray(kernel @ self.projection, dtype=np.float64)
+        out = np.empty((len(matrix), self.width))
+        for start in range(0, len(matrix), _MAP_BLOCK):
+            part = slice(start, start + _MAP_BLOCK)
+            distances = squared_distances(matrix[part], self.landmarks)
+            out[part] = np.exp(distances / (-2.0 * self.bandwidth**2)) @ self.projection
+        return out
+
+    def equals(self, other: NystromMap) -> bool:
+        """Whether another map gives the same features."""
+        return (
+            self.bandwidth == other.bandwidth
+            and np.array_equal(self.landmarks, other.landmarks)
+            and np.array_equal(self.projection, other.projection)
+        )
 
     def state(self) -> dict[str, Any]:
         """Return the map, JSON-safe."""

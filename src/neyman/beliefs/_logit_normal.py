@@ -84,9 +84,9 @@ def _mode(mean: FloatP, variance: FloatP, s: FloatP, n: FloatP) -> FloatP:
         slope = s - n * p - (f - mean) / variance
         low, high = np.where(slope > 0, f, low), np.where(slope > 0, high, f)
         step = f + slope / (n * p * (1.0 - p) + 1.0 / variance)
-        fresh = np.where((step > low) & (step < high), step, 0.5 * (low + high))
-        done = np.abs(fresh - f) <= 1e-10 * (1.0 + np.abs(f))
-        f = fresh
+        done = np.abs(step - f) <= 1e-10 * (1.0 + np.abs(f))
+        # What has settled is an end of its bracket, and halving that would throw it off again.
+        f = np.where(done | ((step > low) & (step < high)), step, 0.5 * (low + high))
         if done.all():
             break
     return np.asarray(f, dtype=np.float64)

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP, IntP
-from neyman._scipy import cholesky, cholesky_solve
+from neyman._scipy import cholesky, cholesky_inverse, cholesky_solve
 from neyman.beliefs._features import FeatureStore, NystromMap, median_distance
 from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import pack_array, unpack_array
 from neyman.errors import StateError
 
-_BLOCK = 16_384
+_BLOCK = 16_384  # prompts predicted at once, so that no temporary grows with the pool
+_CACHED = 1_024  # the same for what is computed of each, which then stays in the processor's cache
 
 # Weight and centre of the pseudo-observation that each prompt has in the sums now; weight 0 if none.
 Contribution = Callable[[Sequence[PromptId]], tuple[FloatP, FloatP]]
@@ -35,19 +36,28 @@ class FeatureRegression:
         scales: candidates for s; the first wins ties.
         level: the prior standard deviation of the common logit.
         memory: what an old pseudo-observation keeps per step, in (0, 1].
+        store: the feature rows; another model's, to hold them once, where both are registered with the same.
 
     Cost: O(B D^2) an update and O(D^3) a step for D features, O(D^2) memory, whatever the number of prompts.
     """
 
     def __init__(
-        self, *, landmarks: int, length_scale: float, scales: Sequence[float], level: float, memory: float
+        self,
+        *,
+        landmarks: int,
+        length_scale: float,
+        scales: Sequence[float],
+        level: float,
+        memory: float,
+        store: FeatureStore | None = None,
     ) -> None:
         self._landmarks = landmarks
         self._length_scale = length_scale
         self._scales = tuple(scales)
         self._level = level
         self._memory = memory
-        self.store = FeatureStore()
+        self.store = FeatureStore() if store is None else store
+        self._taken = 0  # rows of the store that are registered here, too
         self._map: NystromMap | None = None
         self._information = np.zeros((1, 1))
         self._moment = np.zeros(1)
@@ -58,10 +68,11 @@ class FeatureRegression:
 
         Prompts that were seen before they had features have their pseudo-observation moved to the new row.
         """
-        fresh, matrix, prints = self.store.check(ids, features)
+        self.store.add(*self.store.check(ids, features))
+        fresh = self.store.ids(self._taken)
+        self._taken = len(self.store)
         weights = contribution(fresh)[0].tolist()
         seen = [item for item, weight in zip(fresh, weights, strict=True) if weight > 0.0]
-        self.store.add(fresh, matrix, prints)
         self._choose_basis()
         self._move(seen, *contribution(seen))
 
@@ -78,7 +89,8 @@ class FeatureRegression:
         if self._map is None and self._landmarks and len(self.store):
             matrix = self.store.matrix
             bandwidth = self._length_scale * median_distance(matrix)
-            self._resize(NystromMap.fit(matrix, landmarks=self._landmarks, bandwidth=bandwidth))
+            basis = NystromMap.fit(matrix, landmarks=self._landmarks, bandwidth=bandwidth)
+            self._resize(self.store.share(basis))
 
     def _resize(self, basis: NystromMap) -> None:
         size = 1 + basis.width
@@ -88,19 +100,18 @@ class FeatureRegression:
 
     def design(self, ids: Sequence[PromptId]) -> FloatP:
         """Return z, shape (P, 1 + D); only the level for prompts without features."""
-        z = np.zeros((len(ids), len(self._moment)))
-        z[:, 0] = 1.0
-        if self._map is not None:
-            rows = self.store.find(ids)
-            have = np.flatnonzero(rows >= 0)
-            if len(have):
-                z[have, 1:] = self._map(self.store.matrix[rows[have]])
-        return z
+        return np.ones((len(ids), 1)) if self._map is None else self.store.design(self._map, ids)
 
     def add_evidence(self, z: FloatP, weight: FloatP, centre: FloatP) -> None:
         """Add pseudo-observations ``centre`` of precision ``weight``; a negative weight takes them away."""
         self._information += (z * weight[:, None]).T @ z
         self._moment += z.T @ (weight * centre)
+        self._fitted = None
+
+    def replace_evidence(self, z: FloatP, old: tuple[FloatP, FloatP], new: tuple[FloatP, FloatP]) -> None:
+        """Put new pseudo-observations, each weight and centre, in the place of old ones of the same prompts."""
+        self._information += (z * (new[0] - old[0])[:, None]).T @ z
+        self._moment += z.T @ (new[0] * new[1] - old[0] * old[1])
         self._fitted = None
 
     def decay(self, ages: Any) -> FloatP:
@@ -117,7 +128,11 @@ class FeatureRegression:
     def predict(self, z: FloatP) -> tuple[FloatP, FloatP]:
         """Return mean and variance of ``z' w``."""
         mean, covariance, _ = self._fit()
-        return z @ mean, np.maximum(np.einsum("ij,ij->i", z @ covariance, z), 0.0)
+        variance = np.empty(len(z))
+        for start in range(0, len(z), _CACHED):
+            part = z[start : start + _CACHED]
+            variance[start : start + _CACHED] = np.einsum("ij,ij->i", part @ covariance, part)
+        return z @ mean, np.maximum(variance, 0.0)
 
     def predict_ids(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return mean and variance of ``z' w`` for prompts, in blocks so that memory stays bounded."""
@@ -146,8 +161,7 @@ class FeatureRegression:
                 if evidence > best + 1e-9:
                     best, chosen = evidence, (factor, mean, scale)
             factor, mean, scale = chosen
-            inverse = cholesky_solve(factor, np.eye(len(mean)))
-            self._fitted = mean, inverse, float(scale)
+            self._fitted = mean, cholesky_inverse(factor), float(scale)
         return self._fitted
 
     def state(self) -> dict[str, Any]:
@@ -175,7 +189,8 @@ class FeatureRegression:
         self, parsed: Parsed, ids: list[PromptId], saved_prints: IntP, contribution: Contribution
     ) -> None:
         """Take over parsed parts; prompts that got features only since are moved to them."""
-        self._map, self._information, self._moment = parsed
+        basis, self._information, self._moment = parsed
+        self._map = None if basis is None else self.store.share(basis)
         self._fitted = None
         self._choose_basis()
         moved = np.flatnonzero((saved_prints == 0) & (self.store.fingerprints(ids) != 0))

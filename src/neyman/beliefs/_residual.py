@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP, IntP, integer, prompt_ids, real
 from neyman.beliefs._families import LogitNormalFamily
-from neyman.beliefs._features import check_fingerprints
+from neyman.beliefs._features import FeatureStore, check_fingerprints
 from neyman.beliefs._logit_normal import tilted_moments
 from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._regression import FeatureRegression
@@ -45,6 +45,8 @@ class BinomialResidual(LogitNormalFamily):
         landmarks: basis functions, at most; 128 keeps the quality of 512 on real embeddings. 0 ignores features.
         length_scale: the kernel's bandwidth in units of the median distance between prompts.
         memory: what the features' view of an old visit keeps per step.
+        shares: another such belief, whose feature rows are held once for both; both are to be registered with the
+            same.
 
     The defaults: ``level_scale`` is vague, ``residual_scale`` gives the U shape that real pools have, the drifts
     are within 1 % of the best log-loss from no drift to 0.15 logits a step in simulation, and the weight of the
@@ -82,6 +84,7 @@ class BinomialResidual(LogitNormalFamily):
         landmarks: int = 128,
         length_scale: float = 0.7,
         memory: float = 0.999,
+        shares: BinomialResidual | None = None,
     ) -> None:
         self._config: dict[str, Any] = {
             "residual_scale": real("residual_scale", residual_scale, low=0.0, open_low=True),
@@ -105,7 +108,13 @@ class BinomialResidual(LogitNormalFamily):
             scales=_SCALES,
             level=level_scale,
             memory=memory,
+            store=None if shares is None else shares.store,
         )
+
+    @property
+    def store(self) -> FeatureStore:
+        """The feature rows."""
+        return self._regression.store
 
     def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
         """Give prompts their feature rows, shape (P, F); those without features get the level alone.
@@ -134,16 +143,15 @@ class BinomialResidual(LogitNormalFamily):
         z = self._regression.design(names)
         mean, variance = self._logit(names, *self._regression.predict(z))
         first, site, moment = _match(mean, variance, s, n)
-        known = np.array([name in self._table for name in names])
+        known = self._table.find(names) >= 0
         self._move_level(first - mean, variance, site, known)
-        weight, centre = self._contribution(names)
         rows = self._table.add(names)
+        weight, centre = self._contribution_of(rows)
         kept, own = self._aged_precision(rows), centre
         for _ in range(_PASSES):
-            self._regression.add_evidence(z, -weight, centre)
             self._record(rows, kept, own, site, moment)
-            weight, centre = self._contribution(names)
-            self._regression.add_evidence(z, weight, centre)
+            old, (weight, centre) = (weight, centre), self._contribution_of(rows)
+            self._regression.replace_evidence(z, old, (weight, centre))
             before = first
             mean, variance = self._without_own(z, weight, centre, kept, own)
             first, site, moment = _match(mean, variance, s, n)
@@ -231,7 +239,9 @@ class BinomialResidual(LogitNormalFamily):
 
     def _contribution(self, names: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return weight and centre of what each prompt's last visit still tells the regression."""
-        rows = self._table.find(names)
+        return self._contribution_of(self._table.find(names))
+
+    def _contribution_of(self, rows: IntP) -> tuple[FloatP, FloatP]:
         precision = self._table.gather("precision", rows)
         age = self._clock - self._table.gather("seen", rows, missing=float(self._clock))
         weight = precision / (1.0 + self._spread * precision) * self._regression.decay(age)

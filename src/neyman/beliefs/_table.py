@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,7 @@ class PromptTable:
 
     def find(self, ids: Sequence[PromptId]) -> IntP:
         """Return the row of each id, -1 where it is unknown."""
-        get = self._rows.get
-        return np.fromiter((get(item, -1) for item in ids), dtype=np.int64, count=len(ids))
+        return np.fromiter(map(self._rows.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
 
     def add(self, ids: Sequence[PromptId]) -> IntP:
         """Return the row of each id, making rows for unknown ones in the order given."""

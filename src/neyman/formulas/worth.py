@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 from neyman import _checks
 from neyman._checks import FloatP
 from neyman.errors import ArgumentError
+
+Rate = float | FloatP
 
 _DEAREST: Final = 1e4
 _BISECTIONS: Final = 32
@@ -67,11 +69,12 @@ def group_worth(
             f"a group with {failures} failures and {successes} successes is mixed: it is completed, whatever it is "
             "worth; pass one of the two"
         )
-    if successes:
-        return _pure(b, a, k, successes, steps, np.asarray(waste, dtype=np.float64))[()]
-    if failures:
-        return _pure(a, b, k, failures, steps, np.asarray(waste, dtype=np.float64))[()]
-    return _fresh(a, b, k, steps, np.asarray(waste, dtype=np.float64))[()]
+    price = np.asarray(waste, dtype=np.float64)
+    if not successes and not failures:
+        return _fresh(a, b, k, steps)(price)[()]
+    pair = (b, a) if successes else (a, b)
+    worth = pure_worth(*pair, k, successes or failures, steps, price)
+    return np.broadcast_to(worth, np.broadcast_shapes(a.shape, b.shape)).copy()[()]
 
 
 def group_waste(
@@ -103,10 +106,11 @@ def group_waste(
     k = _checks.integer("group_size", group_size, low=2)
     a, b = np.broadcast_arrays(*(_checks.nonnegative_array("prior", side) for side in prior))
     steps = _checked_looks(looks, k)
+    worth = _fresh(a, b, k, steps)
     low, high = np.zeros(a.shape), np.full(a.shape, np.log(_DEAREST))
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
-        pays = _fresh(a, b, k, steps, np.exp(middle)) >= 0.0
+        pays = worth(np.exp(middle)) >= 0.0
         low, high = np.where(pays, low, middle), np.where(pays, middle, high)
     return np.asarray(np.exp(high))[()]
 
@@ -118,30 +122,44 @@ def _checked_looks(looks: Sequence[int] | None, k: int) -> tuple[int, ...]:
     return steps
 
 
-def _fresh(a: FloatP, b: FloatP, k: int, looks: Sequence[int], waste: FloatP) -> FloatP:
-    """Return V before the first rollout."""
+def _fresh(a: FloatP, b: FloatP, k: int, looks: Sequence[int]) -> Callable[[FloatP], FloatP]:
+    """Return V before the first rollout, as a function of the waste."""
     first = looks[0]
     fail, win = _stays_pure(a, b, 0, first), _stays_pure(b, a, 0, first)
-    worth = -first + (1.0 - fail - win) * (k * waste - (k - first))
-    if first < k:
-        worth = worth + fail * _pure(a, b, k, first, looks, waste) + win * _pure(b, a, k, first, looks, waste)
-    return np.asarray(worth)
+    failing, winning = _chain(a, b, first, looks), _chain(b, a, first, looks)
 
+    def worth(waste: FloatP) -> FloatP:
+        mixed = -first + (1.0 - fail - win) * (k * waste - (k - first))
+        if first == k:
+            return np.asarray(mixed)
+        return np.asarray(mixed + fail * _back(failing, k, waste) + win * _back(winning, k, waste))
 
-def _pure(a: FloatP, b: FloatP, k: int, n: int, looks: Sequence[int], waste: FloatP) -> FloatP:
-    """Return V after n failures, for which b counts."""
-    worth: FloatP = np.zeros(np.broadcast_shapes(np.shape(a), np.shape(b)))
-    ahead = [n, *(look for look in looks if look > n)]
-    for here, there in reversed(list(pairwise(ahead))):
-        stays = _stays_pure(a, b, here, there)
-        drawn = -(there - here) + (1.0 - stays) * (k * waste - (k - there)) + stays * worth
-        worth = np.maximum(0.0, drawn)
     return worth
 
 
-def _stays_pure(a: FloatP, b: FloatP, n: int, m: int) -> FloatP:
+def pure_worth(a: Rate, b: Rate, k: int, n: int, looks: Sequence[int], waste: Rate) -> Any:
+    """Return V after n failures, for which b counts; floats or arrays, nothing checked (see `group_worth`)."""
+    return _back(_chain(a, b, n, looks), k, waste)
+
+
+def _chain(a: Rate, b: Rate, n: int, looks: Sequence[int]) -> list[tuple[int, int, Any]]:
+    """Return the looks from n on, pair by pair, each with the chance that the group stays pure in between."""
+    ahead = [n, *(look for look in looks if look > n)]
+    return [(here, there, _stays_pure(a, b, here, there)) for here, there in pairwise(ahead)]
+
+
+def _back(chain: list[tuple[int, int, Any]], k: int, waste: Rate) -> Any:
+    """Work V back from the last look."""
+    worth: Any = 0.0
+    for here, there, stays in reversed(chain):
+        drawn = -(there - here) + (1.0 - stays) * (k * waste - (k - there)) + stays * worth
+        worth = max(0.0, drawn) if isinstance(drawn, float) else np.maximum(0.0, drawn)
+    return worth
+
+
+def _stays_pure(a: Rate, b: Rate, n: int, m: int) -> Any:
     """Return the chance that rollouts n+1 to m fail after n failures."""
-    stays: FloatP = np.ones(np.broadcast_shapes(np.shape(a), np.shape(b)))
+    stays: Any = 1.0
     for j in range(n, m):
         stays = stays * ((b + j) / (a + b + j))
     return stays

@@ -24,8 +24,9 @@ class StepView:
             brought in this step, least recently drawn first; nothing is consumed.
         browse: ``browse(count)`` draws up to ``count`` such prompts evenly from the whole pool, so that a rule that
             chooses is not offered again and again what it passed over.
-        overdue: ``overdue(passes)`` gives the host's and the pool's prompts that were not opened for so many passes
-            over the pool, longest ago first. A pass is as many rollouts as the average group has, for every prompt.
+        overdue: ``overdue(passes, count=None)`` gives the host's and the pool's prompts, at most ``count``, that were
+            not opened for so many passes over the pool, longest ago first. A pass is as many rollouts as the average
+            group has, for every prompt.
         group_size: rollouts of a complete group.
         belief: what is thought of each prompt.
         rng: ``rng(*keys)`` gives a generator keyed by seed, step and the keys.
@@ -35,7 +36,7 @@ class StepView:
     candidates: tuple[PromptId, ...]
     fresh: Callable[[int], list[PromptId]]
     browse: Callable[[int], list[PromptId]]
-    overdue: Callable[[float], list[PromptId]]
+    overdue: Callable[..., list[PromptId]]
     group_size: int
     belief: Belief
     rng: Callable[..., np.random.Generator]

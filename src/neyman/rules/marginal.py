@@ -73,7 +73,9 @@ class MarginalValue:
             partial = np.flatnonzero((counts > 0) & (counts < self.lower))
             if not len(partial):
                 return counts
-            upper[partial[-1]] = 0  # what would not make a group goes elsewhere
+            # What would not make a group goes elsewhere: to no other closed prompt, if it makes no group there either.
+            is_too_little = counts[partial].sum() < self.lower
+            upper[counts < self.lower if is_too_little else partial[-1]] = 0
 
     def _share(self) -> FloatP:
         """Return h(n) for n = 0 .. upper: its concave hull for prompts to be opened, and itself."""

@@ -173,7 +173,7 @@ class Revisit:
 
     def pick(self, view: StepView, count: int) -> list[PromptId]:
         """Return the prompts that are due, longest ago first, then the inner rule's."""
-        due = view.overdue(self.passes)[: math.ceil(self.share * count)]
+        due = view.overdue(self.passes, math.ceil(self.share * count))
         if not due:
             return self.inner.pick(view, count)
         chosen = dict.fromkeys(due)

@@ -12,6 +12,7 @@ import numpy as np
 from neyman import formulas
 from neyman._checks import choice, integer, real
 from neyman.errors import ArgumentError
+from neyman.formulas.worth import pure_worth
 from neyman.rules._view import StepView
 from neyman.rules.select import waste_of
 
@@ -35,11 +36,8 @@ def _worth(
     looks: tuple[int, ...],
     waste: float,
 ) -> float:
-    return float(
-        formulas.group_worth(
-            prior, group_size, failures=failures, successes=successes, looks=looks, waste=waste
-        )
-    )
+    a, b = prior if failures else reversed(prior)
+    return float(pure_worth(a, b, group_size, failures or successes, looks, waste))
 
 
 def _check_schedule(schedule: tuple[int, ...], *, least: int) -> None:

@@ -69,7 +69,7 @@ class SelectSuite(Suite):
             candidates=tuple(candidates),
             fresh=lambda count: list(fresh[: max(count, 0)]),
             browse=lambda count: list(fresh[: max(count, 0)]),
-            overdue=lambda passes: [],  # noqa: ARG005 (the view's signature)
+            overdue=lambda passes, count=None: [],  # noqa: ARG005 (the view's signature)
             group_size=8,
             belief=belief,
             rng=lambda *keys: keyed_rng(self.seed, step, *keys),
@@ -226,5 +226,5 @@ class SelectSuite(Suite):
             self.view(offered, [], belief, step),
             fresh=lambda count: pool.peek(count, taken),
             browse=lambda count: pool.browse(count, taken, keyed_rng(self.seed, step, "browse")),
-            overdue=lambda wait: pool.overdue(passes - wait, set()),
+            overdue=lambda wait, most=None: pool.overdue(passes - wait, set(), most),
         )
