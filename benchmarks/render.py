@@ -27,8 +27,8 @@ VARIANTS: dict[str, tuple[str, list[str]]] = {
 }  # fmt: skip
 
 # What the lab and the replay are asked, beside where to.
-LAB = ["--regimes", "hard,ushape", "--strategies", "uniform,vip,dynamic-sampling,mopps,neyman,oracle",
-       "--seeds", "3", "--rates", "6e-4,1.2e-3", "--rollouts", "16000"]  # fmt: skip
+LAB = ["--regimes", "hard,ushape,easy", "--strategies", "core", "--seeds", "5", "--rates", "6e-4,1.2e-3,2.4e-3",
+       "--rollouts", "16000"]  # fmt: skip
 REPLAY = ["--seeds", "3", "--passes", "20"]
 
 

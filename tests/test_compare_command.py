@@ -71,4 +71,4 @@ def test_the_core_grid_is_of_known_strategies(tmp_path):
     command = CompareCommand(
         out=tmp_path, strategies="core", regimes="hard,ushape,easy", seeds=5, rates="3e-4,6e-4,1.2e-3"
     )
-    assert len(cells_of(command)) == 3 * 8 * 5 * 3
+    assert len(cells_of(command)) == 3 * len(CORE) * 5 * 3

@@ -38,7 +38,7 @@ class CompareCommand:
     regimes: str = "hard,ushape"
     """Spreads of difficulty, separated by commas: hard, ushape, easy."""
     strategies: str = "uniform,vip,neyman,oracle"
-    """Presets, "oracle" (selection and counts from exact rates), "vip-oracle" (counts alone); or "core"."""
+    """Presets, and what docs/lab.md names: "oracle", "vip-oracle", "neyman-told"; or "core"."""
     seeds: int = 3
     """How many: first_seed, first_seed + 1, ..."""
     first_seed: int = 0
@@ -75,7 +75,7 @@ class CompareCommand:
     """Go on with the comparison in --out."""
 
 
-CORE = ("uniform", "vip", "sara", "dynamo", "dynamic-sampling", "mopps", "neyman", "oracle")
+CORE = ("uniform", "vip", "sara", "dynamo", "dynamic-sampling", "mopps", "neyman", "neyman-told", "oracle")
 
 
 def compare_command(words: list[str]) -> int:

@@ -8,7 +8,8 @@ import pytest
 import neyman
 from neyman.beliefs import Belief
 from neyman.errors import StateError
-from neyman.lab.oracle import ExactRates, OracleBelief
+from neyman.lab.oracle import ExactRates, OracleBelief, ToldBelief
+from neyman.lab.strategies import build_strategy
 from neyman.lab.task import draw_prompts
 
 
@@ -62,3 +63,20 @@ def test_the_oracle_gives_more_rollouts_to_rates_next_to_one_half(known):
     counts = {request.prompt_id: len(request.rollout_ids) for request in controller.ask()}
     assert counts[0] == counts[3] == 2
     assert counts[2] > counts[1] > 2
+
+
+def test_who_is_told_knows_the_rates_of_what_was_tried_and_of_nothing_else(known):
+    told = build_strategy("neyman-told", {}, estimator="rloo", group_size=4, oracle=known).belief
+    assert isinstance(told, Belief)
+    told.register([0, 1, 2, 3], None)
+    told.update([1], [2], [2])  # both right, at a rate of .25
+    mean, variance = told.predict([1, 2])
+    assert mean[0] == pytest.approx(0.25, abs=0.01)
+    assert mean[1] < 0.45  # not tried: judged by what was, at a rate of .5 of its own
+    assert variance[0] < 0.1 * variance[1]
+
+
+def test_who_is_told_nothing_new_learns_nothing(known):
+    told = ToldBelief(neyman.beliefs.Counts(), known)
+    told.update([1, 2], [0, 0], [0, 0])
+    assert told.state_dict() == neyman.beliefs.Counts().state_dict()

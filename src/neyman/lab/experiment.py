@@ -42,7 +42,7 @@ class Experiment:
 
     Attributes:
         regime: "hard", "ushape" or "easy": how success rates are spread at the start.
-        strategy: a preset, "oracle" or "vip-oracle".
+        strategy: a preset, "oracle", "vip-oracle" or "neyman-told".
         options: of the strategy.
         prompts: prompts that the host brings a step.
         group_size: rollouts per prompt on average; a step trains ``prompts * group_size`` rows. Strategies that

@@ -1,4 +1,4 @@
-"""The belief that knows: exact success rates of the current policy, the ceiling of every predictor."""
+"""Beliefs that are told exact success rates: of every prompt at any time, or of those that were just rolled out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch
 from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP, prompt_ids, sizes_per_prompt
-from neyman.beliefs import PromptId
+from neyman.beliefs import Belief, PromptId
 from neyman.beliefs._state import check_state
+from neyman.beliefs._table import checked_counts
 from neyman.lab.policy import Policy
 from neyman.lab.task import Prompts
 
@@ -82,6 +83,72 @@ class OracleBelief:
             StateError: another kind or version.
         """
         check_state(state, kind="oracle", version=_VERSION, config={}, keys=())
+
+
+@final
+class ToldBelief:
+    """A belief that is told the exact success rate of each prompt it gets outcomes of, in place of the outcomes.
+
+    What it believes of a prompt is wrong only by what the policy has changed since, so it separates the two things
+    that a predictor lacks: how sharply few rollouts measure, and how old what they measured is.
+
+    Args:
+        belief: what learns.
+        oracle: what knows.
+
+    Example:
+        >>> from neyman.beliefs import Counts
+        >>> belief = ToldBelief(Counts(), OracleBelief(lambda ids: np.array([0.25] * len(ids))))
+        >>> belief.update(["a"], [1], [1])
+        >>> belief.predict(["a"])[0].round(2)
+        array([0.25])
+    """
+
+    SURE = 256  # rollouts that an exact rate counts for
+
+    def __init__(self, belief: Belief, oracle: Belief) -> None:
+        self._belief, self._oracle = belief, oracle
+
+    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
+        """Make prompts known."""
+        self._belief.register(ids, features)
+
+    def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
+        """Return the posterior mean and variance of each success rate."""
+        return self._belief.predict(ids)
+
+    def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
+        """Return E[p(1-p)]."""
+        return self._belief.expected_variance(ids)
+
+    def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
+        """Return the chance that a group of this size is mixed."""
+        return self._belief.mixed_probability(ids, group_size)
+
+    def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
+        """Return one posterior draw per id."""
+        return self._belief.sample(ids, rng)
+
+    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
+        """Learn the exact rates of the prompts that have trials."""
+        names, _, n = checked_counts(ids, successes, trials)
+        if names:
+            rates, _ = self._oracle.predict(names)
+            self._belief.update(
+                names, np.rint(self.SURE * rates).astype(np.int64), np.full_like(n, self.SURE)
+            )
+
+    def advance(self, steps: int = 1) -> None:
+        """Let time pass."""
+        self._belief.advance(steps)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of what learns."""
+        return self._belief.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace the state of what learns."""
+        self._belief.load_state_dict(state)
 
 
 class ExactRates:

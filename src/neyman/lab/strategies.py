@@ -1,22 +1,25 @@
-"""The lab's strategies by name: every preset, and the oracles."""
+"""The lab's strategies by name: every preset, and those that are told exact success rates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from neyman import rules
 from neyman.beliefs import Belief
 from neyman.errors import ArgumentError
+from neyman.lab.oracle import ToldBelief
 from neyman.presets import PRESETS, preset
 from neyman.strategy import Strategy
 
 ORACLES = ("oracle", "vip-oracle")
+TOLD = "neyman-told"
 
 
 def strategy_names() -> tuple[str, ...]:
     """Return every name that the lab knows."""
-    return (*PRESETS, *ORACLES)
+    return (*PRESETS, *ORACLES, TOLD)
 
 
 def build_strategy(
@@ -29,8 +32,8 @@ def build_strategy(
     factor is left out: answers have four tokens, and the lab compares the allocation of rollouts.
 
     Args:
-        name: a preset, "oracle" (the best p(1-p) among 4 times the prompts, exact counts) or "vip-oracle"
-            (exact counts for the prompts as they come).
+        name: a preset, "oracle" (the best p(1-p) among 4 times the prompts, exact counts), "vip-oracle" (exact counts
+            for the prompts as they come) or "neyman-told" (`neyman`, told the exact rate of each prompt it tries).
         options: of the preset.
         estimator: how advantages are computed.
         group_size: the experiment's average.
@@ -58,6 +61,9 @@ def build_strategy(
                 + (", among" if name == "oracle" else "")
             )
         return strategy
+    if name == TOLD:
+        ours = preset("neyman", **{"estimator": estimator, **given})
+        return replace(ours, name=TOLD, belief=ToldBelief(ours.belief, oracle))
     if name not in PRESETS:
         raise ArgumentError(f"strategy must be one of {', '.join(map(repr, strategy_names()))}, got {name!r}")
     own = PRESETS[name].__kwdefaults__ or {}

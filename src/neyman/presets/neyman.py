@@ -23,7 +23,7 @@ def build(
     schedule: tuple[int, ...] = (1, 2, 4),
     among: float = 8.0,
     prompts: float = 1.5,
-    revisit: float = 2.5,
+    revisit: float = 2.8,
     belief: Belief | None = None,
     estimator: str = "rloo",
 ) -> Strategy:
