@@ -425,6 +425,7 @@ def test_a_state_of_another_prompt_set_version_or_shape_is_refused_and_changes_n
     before = fresh.state_dict()
     for bad, message in [
         ({**good, "version": 99}, "version 99"),
+        ({**good, "version": True}, "version True"),
         ({k: v for k, v in good.items() if k != "late"}, "lacks \\['late'\\]"),
         ({**good, "belief": {}}, "belief"),
         ({**good, "carried": [{"prompt_id": 1}]}, "a group that this neyman cannot read"),

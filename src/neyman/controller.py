@@ -16,6 +16,8 @@ from neyman.keyed import PromptId
 from neyman.ledger import Fate, Ledger, Work
 from neyman.messages import parse_outcomes
 from neyman.pool import Pool
+from neyman.restoring import restored, state_of
+from neyman.soundness import readable
 from neyman.step import Batch, Budget, Cancel, GroupReport, Outcome, Request
 from neyman.strategy import Strategy, check_strategy
 
@@ -311,17 +313,9 @@ class Controller:
         Rollouts that are out when the state is taken are asked for again, with their ids and seeds, after it
         is restored.
         """
-        engine = self._engine
-        return {
-            "version": _VERSION,
-            "seed": engine.seed,
-            "fingerprint": None if engine.pool is None else engine.pool.fingerprint,
-            "pool": None if engine.pool is None else engine.pool.state_dict(),
-            "late": [[rollout_id, prompt_id] for rollout_id, prompt_id in self._late.items()],
-            "open": engine.open_state() if self._is_open else None,
-            "belief": self.strategy.belief.state_dict(),
-            **engine.state_dict(),
-        }
+        belief = self.strategy.belief.state_dict()
+        saved = state_of(self._engine, self._late, is_open=self._is_open)
+        return {"version": _VERSION, **saved, "belief": belief}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state of the same prompt set; an error leaves the controller as it was.
@@ -337,7 +331,7 @@ class Controller:
                 f"controller state must be what state_dict returned, got {state!r:.80}: load another saved state, or "
                 "start a new run"
             )
-        if state.get("version") != _VERSION:
+        if state.get("version") != _VERSION or type(state["version"]) is not int:
             raise StateError(
                 f"controller state has version {state.get('version')!r}, this neyman reads version {_VERSION}: "
                 "load it with the neyman that wrote it"
@@ -355,35 +349,12 @@ class Controller:
                 "resume with the dataset of the run, or start a new run directory"
             )
         try:
-            self._restore(state)
+            engine, late = restored(self._engine, state)
+            with readable("the belief's state"):
+                self.strategy.belief.load_state_dict(state["belief"])
         except StateError as error:
             raise StateError(f"{error} (or load another saved state, or start a new run)") from error
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise StateError(
-                f"controller state is damaged ({type(error).__name__}: {error}): load another saved state, or start a "
-                "new run"
-            ) from error
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        """Put everything together first, and in the place of the old only when all is there."""
-        old = self._engine
-        pool = None if old.pool is None else Pool(old.pool.ids, seed=state["seed"])
-        if pool is not None:
-            pool.load_state_dict(state["pool"])
-        engine = Engine(
-            old.strategy,
-            old.budget,
-            train_rows=old.train_rows,
-            pool=pool,
-            seed=state["seed"],
-            retries=old.retry_share,
-        )
-        engine.load_state_dict(state)
-        if state["open"] is not None:
-            engine.load_open(state["open"])
-        late = {int(rollout_id): prompt_id for rollout_id, prompt_id in state["late"]}
-        self.strategy.belief.load_state_dict(state["belief"])
-        self._engine, self._is_open, self._late = engine, state["open"] is not None, late
+        self._engine, self._late, self._is_open = engine, late, state["open"] is not None
 
 
 def _retries(share: float) -> float:

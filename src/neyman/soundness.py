@@ -36,8 +36,7 @@ def readable(what: str) -> Iterator[None]:
         raise
     except (NeymanError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise StateError(
-            f"{what} is damaged, or was written by another neyman ({type(error).__name__}: {error}); load another "
-            "saved state, or start a new run"
+            f"{what} is damaged, or was written by another neyman ({type(error).__name__}: {error})"
         ) from error
 
 
@@ -54,8 +53,7 @@ def check_reread(saved: Mapping[str, Any], reread: Mapping[str, Any]) -> None:
     for key, value in reread.items():
         if json.dumps(saved[key], sort_keys=True) != json.dumps(value, sort_keys=True):
             raise StateError(
-                f"the {key!r} of the controller state does not read back as it was saved, so it is damaged: load "
-                "another saved state"
+                f"the {key!r} of the controller state does not read back as it was saved, so it is damaged"
             )
 
 
@@ -161,4 +159,4 @@ def _open(engine: Engine) -> None:
 
 def _expect(is_so: bool, otherwise: str) -> None:
     if not is_so:
-        raise StateError(f"the controller state is damaged, as {otherwise}: load another saved state")
+        raise StateError(f"the controller state is damaged, as {otherwise}")

@@ -92,7 +92,7 @@ def check_state(
             f"the saved belief is of kind {state.get('kind')!r}, this one is {kind!r}; "
             "load it into a belief of its own kind"
         )
-    if state.get("version") != version:
+    if state.get("version") != version or type(state["version"]) is not int:
         raise StateError(f"the saved {kind} has version {state.get('version')!r}, this code reads {version}")
     expected = {"kind", "version", "config", *keys}
     if set(state) != expected:
