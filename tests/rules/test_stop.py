@@ -82,3 +82,27 @@ def test_full_groups_are_judged_when_complete():
 def test_illegal_arguments_name_themselves(arguments, name):
     with pytest.raises(ArgumentError, match=name):
         EarlyVerdict(**arguments)
+
+
+@given(
+    st.integers(2, 12),
+    st.integers(1, 12),
+    st.booleans(),
+    st.tuples(st.floats(0.05, 30.0), st.floats(0.05, 30.0)),
+    st.floats(0.01, 0.99),
+)
+def test_a_pure_prefix_is_given_up_as_the_formula_says(trials, more, succeeds, prior, threshold):
+    size, successes = trials + more, trials if succeeds else 0
+    chance = float(formulas.effective_probability(successes, trials, size, prior))
+    if abs(chance - threshold) < 1e-9:
+        return
+    verdict = EarlyVerdict(threshold=threshold).decide(successes, trials, size, prior)
+    assert verdict == ("abandon" if chance < threshold else "continue")
+
+
+@given(st.integers(2, 40), st.integers(1, 40))
+def test_under_the_uniform_prior_the_verdict_at_the_very_threshold_is_the_formulas(trials, more):
+    size = trials + more
+    threshold = float(formulas.effective_probability(0, trials, size))
+    rule = EarlyVerdict(threshold=threshold)
+    assert rule.decide(0, trials, size, (1.0, 1.0)) == "continue"  # not below it

@@ -125,7 +125,7 @@ def _checked_looks(looks: Sequence[int] | None, k: int) -> tuple[int, ...]:
 def _fresh(a: FloatP, b: FloatP, k: int, looks: Sequence[int]) -> Callable[[FloatP], FloatP]:
     """Return V before the first rollout, as a function of the waste."""
     first = looks[0]
-    fail, win = _stays_pure(a, b, 0, first), _stays_pure(b, a, 0, first)
+    fail, win = stays_pure(a, b, 0, first), stays_pure(b, a, 0, first)
     failing, winning = _chain(a, b, first, looks), _chain(b, a, first, looks)
 
     def worth(waste: FloatP) -> FloatP:
@@ -145,7 +145,7 @@ def pure_worth(a: Rate, b: Rate, k: int, n: int, looks: Sequence[int], waste: Ra
 def _chain(a: Rate, b: Rate, n: int, looks: Sequence[int]) -> list[tuple[int, int, Any]]:
     """Return the looks from n on, pair by pair, each with the chance that the group stays pure in between."""
     ahead = [n, *(look for look in looks if look > n)]
-    return [(here, there, _stays_pure(a, b, here, there)) for here, there in pairwise(ahead)]
+    return [(here, there, stays_pure(a, b, here, there)) for here, there in pairwise(ahead)]
 
 
 def _back(chain: list[tuple[int, int, Any]], k: int, waste: Rate) -> Any:
@@ -157,8 +157,8 @@ def _back(chain: list[tuple[int, int, Any]], k: int, waste: Rate) -> Any:
     return worth
 
 
-def _stays_pure(a: Rate, b: Rate, n: int, m: int) -> Any:
-    """Return the chance that rollouts n+1 to m fail after n failures."""
+def stays_pure(a: Rate, b: Rate, n: int, m: int) -> Any:
+    """Return the chance that rollouts n+1 to m fail after n failures; floats or arrays, nothing checked."""
     stays: Any = 1.0
     for j in range(n, m):
         stays = stays * ((b + j) / (a + b + j))

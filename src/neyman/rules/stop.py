@@ -12,14 +12,18 @@ import numpy as np
 from neyman import formulas
 from neyman._checks import choice, integer, real
 from neyman.errors import ArgumentError
-from neyman.formulas.worth import pure_worth
+from neyman.formulas.worth import pure_worth, stays_pure
 from neyman.rules._view import StepView
 from neyman.rules.select import waste_of
 
 
 @lru_cache(maxsize=4096)  # groups of a step share few prefixes and priors
 def _effective(successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> float:
-    return float(formulas.effective_probability(successes, trials, group_size, prior))
+    """Return `neyman.formulas.effective_probability` of a pure prefix, in floats: it is asked group by group."""
+    if prior == (1.0, 1.0):  # the rounded quotient, which decides at thresholds such as 4/9
+        return (group_size - trials) / (group_size + 1.0)
+    a, b = reversed(prior) if successes else prior
+    return float(1.0 - stays_pure(a, b, trials, group_size))
 
 
 _UNKNOWN: Final = 2.0  # waste where nothing is known: half of the groups are mixed
