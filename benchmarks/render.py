@@ -29,6 +29,9 @@ VARIANTS: dict[str, tuple[str, list[str]]] = {
 # What the lab and the replay are asked, beside where to.
 LAB = ["--regimes", "hard,ushape,easy", "--strategies", "core", "--seeds", "5", "--rates", "6e-4,1.2e-3,2.4e-3",
        "--rollouts", "16000"]  # fmt: skip
+TOLD = ["--regimes", "hard,ushape", "--strategies", "uniform,neyman,oracle", "--seeds", "5", "--rates", "6e-4,1.2e-3",
+        "--rollouts", "16000"]  # fmt: skip
+FEATURES = ("metadata", "hidden")
 REPLAY = ["--seeds", "3", "--passes", "20"]
 
 
@@ -218,13 +221,37 @@ def lab(figures: dict[str, Any]) -> list[str]:
     for regime, found in figures["regimes"].items():
         rows = [
             [f"`{name}`", _interval(s["final_accuracy"], 100), _interval(s["difference_to_reference"], 100),
-             _interval(s["rollouts_to_reference"], digits=0), _interval(s["oracle_gain_captured"], 1, 2)]
+             _interval(s["rollouts_to_reference"], digits=0),
+             _interval(s["rollouts_to"]["dynamic-sampling"], digits=0), _interval(s["oracle_gain_captured"], 1, 2)]
             for name, s in found["strategies"].items()
         ]  # fmt: skip
         header = ["strategy", "final accuracy, %", "paired difference, points", "rollouts to uniform's final",
-                  "share of the oracle's gain"]  # fmt: skip
+                  "rollouts to dynamic sampling's final", "share of the oracle's gain"]  # fmt: skip
         sections += ["", f"### {regime}", "", *_table(header, rows)]
-    return sections
+    return [*sections, *_features()]
+
+
+def _features() -> list[str]:
+    """Render what features of prompts bring `neyman` in the lab."""
+    rows = [
+        [kind, regime, _interval(s["final_accuracy"], 100), _interval(s["difference_to_reference"], 100),
+         _interval(s["oracle_gain_captured"], 1, 2)]
+        for kind in FEATURES if (figures := _load(f"lab_{kind}"))
+        for regime, found in figures["regimes"].items() for s in [found["strategies"]["neyman"]]
+    ]  # fmt: skip
+    if not rows:
+        return []
+    header = ["features", "regime", "`neyman`, final accuracy, %", "paired difference to `uniform`, points",
+              "share of the oracle's gain"]  # fmt: skip
+    return [
+        "",
+        "### `neyman` with features of the prompts",
+        "",
+        f"`neyman compare {' '.join(TOLD)} --features KIND --out lab_KIND`: metadata are one-hot family and first "
+        "digit, hidden is the starting policy's state on the prompt.",
+        "",
+        *_table(header, rows),
+    ]
 
 
 def overhead(figures: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from render import HERE, LAB, REPLAY, RESULTS, VARIANTS, render
+from render import FEATURES, HERE, LAB, REPLAY, RESULTS, TOLD, VARIANTS, render
 
 
 def measure(data: str | None, demo: Path) -> None:
@@ -34,7 +34,11 @@ def measure(data: str | None, demo: Path) -> None:
     ]
     for name, (_, words) in VARIANTS.items():
         commands.append([sys.executable, "-m", "neyman.cli", *words, "--out", str(demo.parent / name)])
-    commands.append([sys.executable, "-m", "neyman.cli", "compare", *LAB, "--out", str(demo.parent / "lab")])
+    compare = [sys.executable, "-m", "neyman.cli", "compare"]
+    commands.append([*compare, *LAB, "--out", str(demo.parent / "lab")])
+    commands += [
+        [*compare, *TOLD, "--features", kind, "--out", str(demo.parent / f"lab_{kind}")] for kind in FEATURES
+    ]
     if data:
         trace = str(Path(data) / "dsr_sub_trace.parquet")
         words = ["replay", trace, *REPLAY, "--out", str(demo.parent / "replay")]
@@ -50,7 +54,8 @@ def measure(data: str | None, demo: Path) -> None:
     shutil.copy(demo / "summary.json", RESULTS / "demo.json")
     for name in VARIANTS:
         shutil.copy(demo.parent / name / "summary.json", RESULTS / f"{name}.json")
-    keep(demo.parent / "lab", "regimes")
+    for name in ("lab", *(f"lab_{kind}" for kind in FEATURES)):
+        keep(demo.parent / name, "regimes")
     if data:
         keep(demo.parent / "replay", "strategies")
     picture(demo, HERE.parent / "docs" / "demo.svg")
