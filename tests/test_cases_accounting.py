@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from neyman import Budget, Controller, Fate, Work, preset
 from neyman.errors import ArgumentError
-from strategies import PRESETS, Host, assert_consistent, run_step, through_json
+from strategies import PRESETS, Host, assert_consistent, run_step, tell_all, through_json
 
 
 @given(times=st.integers(1, 4), share=st.sampled_from([0.1, 0.5, 0.9]), seed=st.integers(0, 99))
@@ -79,23 +79,28 @@ def test_case_29_the_account_equals_a_hand_count_in_rollouts_tokens_and_seconds(
     assert_consistent(controller)
 
 
-def test_case_30_time_saved_on_updates_is_no_time_saved_on_generation():
+@given(
+    live=st.lists(st.booleans(), min_size=1, max_size=6),
+    generation=st.floats(0.1, 100.0),
+    update=st.floats(0.1, 100.0),
+)
+def test_case_30_time_saved_on_updates_is_no_time_saved_on_generation(live, generation, update):
     """CASE 30. For two runs with the same rollouts, of which one leaves out the updates without signal."""
     spent = {}
     for skips in (False, True):
-        controller = Controller(preset("uniform"), budget=Budget(rollouts=16))
-        for step in range(4):
+        controller = Controller(preset("uniform"), budget=Budget(rollouts=2))
+        for step, is_live in enumerate(live):
             controller.begin([step])
-            host = Host(rates={step: float(step % 2) / 2})
-            while not controller.is_done:
-                controller.tell(host.answer(controller.ask()))
-            controller.record_seconds(Work.GENERATION, 10.0)
+            tell_all(controller, lambda place, is_live=is_live: float(place and is_live))
+            controller.record_seconds(Work.GENERATION, generation)
             batch = controller.finish()
             if batch.advantages.any() or not skips:
-                controller.record_seconds(Work.UPDATE, 1.0)
+                controller.record_seconds(Work.UPDATE, update)
         ledger = controller.ledger
-        spent[skips] = (ledger.seconds(Work.GENERATION), ledger.seconds(Work.UPDATE), ledger.requested)
-    assert spent == {False: (40.0, 4.0, 64), True: (40.0, 2.0, 64)}
+        spent[skips] = (ledger.seconds(Work.GENERATION), ledger.requested)
+        updates = sum(live) if skips else len(live)
+        assert ledger.seconds(Work.UPDATE) == pytest.approx(updates * update)
+    assert spent[False] == spent[True] == (pytest.approx(len(live) * generation), 2 * len(live))
 
 
 def test_case_29_seconds_survive_a_restore_and_need_no_open_step():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neyman import Budget, Controller, gradient_variance, preset
+from neyman import Budget, Controller, Strategy, gradient_variance, preset
 from neyman.beliefs import Counts
 from neyman.errors import ArgumentError, ContractError
 from strategies import PRESETS, Host, assert_same_batch, assert_sound_batch, outcome, run_step, simple
@@ -27,6 +27,49 @@ def vip(history, rollouts, divisor=1):
     )
     controller.strategy.belief.update(range(len(history)), history, [9] * len(history))
     return controller
+
+
+class Given:
+    """Allocates these counts to the prompts in their order."""
+
+    probe = 0
+
+    def __init__(self, sizes):
+        self.sizes = sizes
+
+    def group_size(self, average):
+        return average
+
+    def counts(self, evidence, budget):
+        return np.array(self.sizes, dtype=np.int64)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 32), min_size=1, max_size=8).filter(any),
+    failing=st.sampled_from([0.0, 0.2]),
+    shuffle=st.integers(0, 999),
+)
+def test_case_17_rows_of_ragged_groups_map_to_their_prompts_and_prompts_without_rollouts_are_absent(
+    sizes, failing, shuffle
+):
+    """CASE 17. For every vector of counts, zeros among them, and every order of arrival."""
+    strategy = Strategy(name="given", allocate=Given(sizes))
+    controller = Controller(strategy, budget=Budget(rollouts=sum(sizes)), retries=0.0)
+    prompts = [f"prompt {i}" for i in range(len(sizes))]
+    batch, asked = run_step(
+        controller, Host(failing=failing), prompts, capacity=7, rng=np.random.default_rng(shuffle)
+    )
+    owners = {i: r.prompt_id for r in asked for i in r.rollout_ids}
+    counts = {prompt: n for prompt, n in zip(prompts, sizes, strict=True) if n}
+    assert Counter(owners.values()) == counts
+    assert [owners[i] for i in batch.rollout_ids.tolist()] == list(batch.prompt_ids)
+    opened = list(counts)
+    labels = set(
+        zip(batch.groups[batch.counted].tolist(), np.array(batch.prompt_ids)[batch.counted], strict=True)
+    )
+    assert len(labels) == len({group for group, _ in labels}) == len({prompt for _, prompt in labels})
+    assert [g.prompt_id for g in controller.group_reports] == opened
+    assert [controller.ledger.visits(prompt) for prompt in prompts] == [int(n > 0) for n in sizes]
 
 
 @given(history=histories, extra=st.integers(0, 30))
@@ -195,3 +238,33 @@ def test_case_23_prompts_that_do_not_divide_the_budget_share_it_evenly():
     controller = Controller(preset("uniform", group_size=8), budget=Budget(rollouts=32))
     with pytest.raises(ArgumentError, match=r"set the budget to 72, or bring 4 prompts"):
         controller.begin(range(9))
+
+
+@given(
+    pieces=st.lists(st.integers(1, 5), min_size=2, max_size=8),
+    shuffle=st.integers(0, 999),
+    later=st.integers(0, 2),
+)
+def test_case_25_a_trajectory_counts_once_however_many_pieces_it_comes_in(pieces, shuffle, later):
+    """CASE 25. For every number of trajectories and pieces, told in any order; one piece has the reward."""
+    rng = np.random.default_rng(shuffle)
+    controller = simple(rollouts=len(pieces), retries=0.0)
+    controller.begin(["a"])
+    (request,) = controller.ask()
+    told, rest, tokens = [], [], 0
+    for n, (i, count) in enumerate(zip(request.rollout_ids, pieces, strict=True)):
+        rewarded = int(rng.integers(count))
+        for part in range(count):
+            reward = float(n % 2) if part == rewarded else None
+            told.append(outcome(i, "a", reward, n_tokens=int(rng.integers(9)), trajectory_id=f"t{i}"))
+        rest += [outcome(i, "a", 1.0, n_tokens=3, trajectory_id=f"t{i}")] * later
+    rng.shuffle(told)
+    tokens = sum(piece.n_tokens for piece in told + rest)
+    controller.tell(told)
+    controller.tell(rest)  # pieces that come after the one with the reward add their tokens only
+    batch = controller.finish()
+    (report,) = controller.group_reports
+    assert (report.trials, report.successes) == (len(pieces), len(pieces) // 2)
+    assert batch.rewards.tolist() == [float(n % 2) for n in range(len(pieces))]
+    assert controller.ledger.rollouts() == controller.ledger.requested == len(pieces)
+    assert controller.ledger.tokens() == batch.report["tokens"] == tokens

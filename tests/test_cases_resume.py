@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neyman import Budget, Controller
+from neyman import Budget, Controller, preset
+from neyman.beliefs import Counts
 from neyman.errors import CallOrderError
 from strategies import PRESETS, Host, assert_same_batch, run_step, through_json
 
@@ -160,3 +161,30 @@ def test_case_32_one_policy_makes_the_same_choices_behind_two_trainers(name, see
     three = make(name)
     three.load_state_dict(state)
     assert_same_batch(left.step(one, order[5]), left.step(three, order[5]))
+
+
+class DropsSolved:
+    """A user's own rule: what is solved for certain is not drawn again, in this epoch or a later one."""
+
+    def pick(self, view, count):
+        offered = [*view.candidates, *view.fresh(60)]
+        rate, _ = view.belief.predict(offered)
+        return [prompt for prompt, p in zip(offered, rate, strict=True) if p < 0.8][:count]
+
+
+@given(solved=st.sets(st.integers(0, 59), max_size=20), seed=st.integers(0, 99))
+@settings(max_examples=15)
+def test_case_32_a_users_own_rule_drops_solved_prompts_behind_any_trainer(solved, seed):
+    """CASE 32. For every set of solved prompts: one object with one method, the same behind two trainers."""
+    host = Host(rates={i: 1.0 if i in solved else 0.5 for i in range(60)}, seed=seed)
+    visits = []
+    for trainer in (Synchronous(host), Asynchronous(host, seed)):
+        belief = Counts(prior=(1.0, 1.0), discount=1.0, fade=1.0)
+        strategy = preset("uniform", select=DropsSolved(), belief=belief)
+        policy = Controller(strategy, budget=Budget(rollouts=12 * 6), pool=range(60))
+        for _ in range(12):  # steps of 9 prompts: two epochs
+            trainer.step(policy, [])
+        visits.append([policy.ledger.visits(i) for i in range(60)])
+    assert visits[0] == visits[1]
+    assert all(visits[0][i] == 1 for i in solved)
+    assert max(visits[0]) >= 2
