@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neyman import Budget, Controller, Strategy, gradient_variance, preset
+from neyman import Budget, Controller, Fate, Strategy, gradient_variance, preset
 from neyman.beliefs import Counts
 from neyman.errors import ArgumentError, ContractError
 from strategies import PRESETS, Host, assert_same_batch, assert_sound_batch, outcome, run_step, simple
@@ -268,3 +268,20 @@ def test_case_25_a_trajectory_counts_once_however_many_pieces_it_comes_in(pieces
     assert batch.rewards.tolist() == [float(n % 2) for n in range(len(pieces))]
     assert controller.ledger.rollouts() == controller.ledger.requested == len(pieces)
     assert controller.ledger.tokens() == batch.report["tokens"] == tokens
+
+
+@given(pieces=st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=1, max_size=5))
+def test_case_25_pieces_of_a_trajectory_that_come_too_late_are_one_late_rollout_with_all_their_tokens(pieces):
+    """CASE 25. For every number of trajectories and pieces that come after their step has closed."""
+    controller = simple(rollouts=len(pieces))
+    controller.begin(["a"])
+    (request,) = controller.ask()
+    controller.finish()
+    controller.begin(["b"])
+    controller.tell(
+        outcome(i, "a", 1.0, n_tokens=n, trajectory_id=f"t{i}")
+        for i, lengths in zip(request.rollout_ids, pieces, strict=True)
+        for n in lengths
+    )
+    assert controller.ledger.rollouts(Fate.LATE) == len(pieces)
+    assert controller.ledger.tokens(Fate.LATE) == sum(map(sum, pieces))

@@ -95,6 +95,7 @@ def parse_outcomes(
             or not binary; the first such outcome is named.
     """
     news, fresh = News(), dict[int, Told]()
+    pieces: dict[int, str | int | None] = {}  # the trajectory of each late rollout
     if not isinstance(outcomes, Iterable):
         raise ContractError(f"tell takes outcomes, any number of them in a list, got {_brief(outcomes)}")
     for outcome in outcomes:
@@ -104,7 +105,11 @@ def parse_outcomes(
         is_id = isinstance(rollout_id, int | np.integer)  # anything else may be no key at all
         if is_id and rollout_id in late:
             _same_prompt(outcome, late[rollout_id])
-            news.late.setdefault(rollout_id, _tokens(outcome))
+            n_tokens, name = _tokens(outcome), _trajectory(outcome)
+            if rollout_id not in news.late:
+                news.late[rollout_id], pieces[rollout_id] = n_tokens, name
+            elif name is not None and name == pieces[rollout_id]:
+                news.late[rollout_id] += n_tokens
         elif is_id and rollout_id in where:
             told = _check(outcome, where[rollout_id])
             if told.slot.state is OUT and told.slot.rollout_id == rollout_id:

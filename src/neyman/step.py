@@ -145,7 +145,8 @@ class Outcome:
         n_tokens: completion tokens.
         status: ok, failed, aborted or timeout; anything but ok is a missing result.
         policy_version: the weights that generated it; None means those of the step.
-        trajectory_id: fragments of one trajectory share it and count as one outcome; their tokens add up.
+        trajectory_id: fragments of one trajectory share it and count as one outcome; their tokens add up. Tell them
+            together, or first the one that has the reward: told alone, one without is a missing result.
         error: what went wrong, for the report.
         protected: the row trains even where its group has no signal, because the host's loss has another term for
             it; a verdict that sees it completes the group and keeps it.
