@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -95,6 +97,34 @@ def test_what_is_no_state_is_refused(run, content):
     assert f"{path} " in refusal(run / "checkpoint-10")
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        None,
+        "abc",
+        ["model.safetensors"],
+        {"model.safetensors": 9},
+        {"model.safetensors": [9]},
+        {"model.safetensors": ["9", None]},
+        {"model.safetensors": [True, None]},
+        {"model.safetensors": [-1, None]},
+        {"model.safetensors": [9, 9]},
+        {"../checkpoint-4/model.safetensors": [9, None]},
+        {"/etc/hosts": [1, None]},
+        {"model\0": [1, None]},
+    ],
+    ids=repr,
+)
+def test_a_list_of_files_that_is_none_is_refused_whatever_its_checksum_says(run, files):
+    path = run / "checkpoint-10" / checkpoints.STATE_FILE
+    body = json.dumps(STATE if files is None else {**STATE, "files": files})
+    head = json.dumps({"version": checkpoints.VERSION, "checksum": checkpoints._digest(body.encode())})
+    path.write_text(f"{head[:-1]}, {body[1:]}")
+    message = refusal(run / "checkpoint-10")
+    assert f"{path} is damaged: 'files' does not give the size" in message
+    assert f"Resume from {run / 'checkpoint-4'}" in message
+
+
 @pytest.mark.parametrize("version", [3, 5, "4", None])
 def test_another_version_is_named_as_such(run, version):
     path = run / "checkpoint-10" / checkpoints.STATE_FILE
@@ -110,6 +140,67 @@ def test_another_version_is_named_as_such(run, version):
 def test_a_file_that_is_gone_is_named(run, name):
     (run / "checkpoint-10" / name).unlink()
     assert f"{run / 'checkpoint-10' / name} is missing" in refusal(run / "checkpoint-10")
+
+
+def test_the_disk_has_every_file_before_the_checkpoint_counts_as_whole(tmp_path, monkeypatch):
+    folder, flushed = tmp_path / "checkpoint-10", []
+
+    def fsync(descriptor):
+        is_whole = (folder / checkpoints.STATE_FILE).exists()
+        flushed.append((is_whole, os.fstat(descriptor).st_ino))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    write(folder)
+    before = {inode for is_whole, inode in flushed if not is_whole}
+    paths = (*(folder / name for name in (*HOST, OWN)), folder / "ranks", folder, tmp_path)
+    assert [path for path in paths if path.stat().st_ino not in before] == []
+
+
+def test_a_checkpoint_that_the_disk_does_not_take_stays_unfinished(run, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write(run / "checkpoint-12")
+    assert checkpoints.last_whole(run) == run / "checkpoint-10"
+
+
+def test_a_removal_that_is_killed_leaves_an_unfinished_checkpoint(run):
+    """At every single deletion; a half-removed checkpoint must never look like one that neyman did not write."""
+    folder, states = run / "checkpoint-10", []
+
+    def watch(event, arguments):
+        if watching and event in {"os.remove", "os.rmdir", "shutil.rmtree"}:
+            states.append(checkpoints.is_unfinished(folder))
+
+    watching = True
+    sys.addaudithook(watch)
+    checkpoints.remove(folder)
+    watching = False
+    assert not folder.exists()
+    is_first, *rest = states
+    assert is_first
+    assert len(rest) >= len((*HOST, OWN))
+    assert all(rest)
+
+
+def test_what_cannot_be_removed_is_told_and_ends_nothing(run, monkeypatch, caplog):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    checkpoints.remove(run / "checkpoint-10")
+    assert "checkpoint-10: the old checkpoint cannot be removed" in caplog.text
+    assert checkpoints.last_whole(run) == run / "checkpoint-4"
+
+
+def test_a_link_is_not_removed(run, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "kept").touch()
+    (run / "checkpoint-12").symlink_to(elsewhere)
+    checkpoints.remove(run / "checkpoint-12")
+    assert (run / "checkpoint-12" / "kept").exists()
 
 
 def test_texts_for_people_and_files_that_came_later_are_no_damage(run):

@@ -11,13 +11,14 @@ import hashlib
 import json
 import logging
 import re
+import shutil
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from neyman.errors import StateError
-from neyman.files import write_atomic
+from neyman.files import make_durable, write_atomic
 
 STATE_FILE = "neyman_state.json"
 UNFINISHED = "neyman_unfinished"
@@ -46,8 +47,17 @@ def seal(folder: Path, state: Mapping[str, Any]) -> None:
     Args:
         folder: the checkpoint's folder.
         state: JSON-safe, without the keys "version", "checksum" and "files".
+
+    Raises:
+        OSError: the disk does not take what was written; the checkpoint stays unfinished.
+
+    Guarantee: when this returns, the disk has every file that the state lists, so that a power cut after it, which may
+    find the older checkpoints removed, finds this one whole. Voided by a disk that does not do what it says.
+    Cost: waits until the host's files are written out.
     """
-    body = json.dumps({**state, "files": _inventory(folder)})
+    files = _inventory(folder)
+    make_durable(folder, files)
+    body = json.dumps({**state, "files": files})
     head = json.dumps({"version": VERSION, "checksum": _digest(body.encode())})
     write_atomic(folder / STATE_FILE, f"{head[:-1]}, {body[1:]}".encode())
     (folder / UNFINISHED).unlink(missing_ok=True)
@@ -104,8 +114,8 @@ def last_whole(output_dir: str | PathLike[str]) -> Path | None:
     Cost: one read of the newest ``neyman_state.json``, and the size of each file beside it.
     """
     chosen, passed = None, []
-    for folder in _numbered(Path(output_dir)):
-        if (folder / STATE_FILE).exists() or not _is_unfinished(folder):
+    for folder in numbered(Path(output_dir)):
+        if (folder / STATE_FILE).exists() or not is_unfinished(folder):
             check(folder)
             chosen = folder
             break
@@ -120,6 +130,59 @@ def last_whole(output_dir: str | PathLike[str]) -> Path | None:
     return chosen
 
 
+def numbered(output_dir: Path) -> list[Path]:
+    """Return the folders ``checkpoint-N`` of a run, whole or not, newest step first; no folder of another name."""
+    found = [path for path in output_dir.glob("checkpoint-*") if path.is_dir() and step_of(path) >= 0]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def step_of(folder: Path) -> int:
+    """Return a checkpoint's step; -1 of a folder that is none.
+
+    >>> step_of(Path("run/checkpoint-40")), step_of(Path("run/checkpoint-40-backup"))
+    (40, -1)
+    """
+    found = re.fullmatch(r"checkpoint-([0-9]+)", folder.name)
+    return int(found[1]) if found else -1
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether a kill left a folder while neyman wrote or removed it; an empty one was made, and nothing more."""
+    return (folder / UNFINISHED).exists() or not any(folder.iterdir())
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether `check` would return the checkpoint's state."""
+    try:
+        _examine(folder)
+    except _FaultError:
+        return False
+    return True
+
+
+def remove(folder: Path) -> None:
+    """Remove a checkpoint that neyman wrote, so that a kill on the way leaves an unfinished one.
+
+    A link is left alone, and what cannot be removed is told in a warning: neither is worth a run.
+
+    Args:
+        folder: the checkpoint's folder.
+    """
+    if folder.is_symlink():
+        return
+    try:
+        begin(folder)
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != UNFINISHED:
+                path.unlink()
+        (folder / UNFINISHED).unlink()
+        folder.rmdir()
+    except OSError as error:
+        _log.warning("%s: the old checkpoint cannot be removed (%s)", folder, error)
+
+
 def refused(folder: Path, what: str) -> StateError:
     """Return the error for a checkpoint that cannot be resumed, with the way out.
 
@@ -127,7 +190,7 @@ def refused(folder: Path, what: str) -> StateError:
         folder: the checkpoint's folder.
         what: the file and what is wrong with it.
     """
-    older = [other for other in _numbered(folder.parent) if _step(other) < _step(folder)]
+    older = [other for other in numbered(folder.parent) if step_of(other) < step_of(folder)]
     for other in older:
         try:
             _examine(other)
@@ -180,18 +243,32 @@ def _read(folder: Path) -> dict[str, Any]:
         raise _FaultError(
             f"{path} is damaged: its content does not have the checksum that it was written with"
         )
+    if not _is_inventory(state.get("files")):
+        raise _FaultError(
+            f"{path} is damaged: 'files' does not give the size and the checksum of each file of the checkpoint"
+        )
     return state
 
 
-def _is_unfinished(folder: Path) -> bool:
-    """Whether a kill left a folder while neyman wrote it; an empty one was made, and nothing more."""
-    return (folder / UNFINISHED).exists() or not any(folder.iterdir())
+def _is_inventory(files: object) -> bool:
+    """Whether this is what `_inventory` returns, as JSON has it."""
+    return isinstance(files, dict) and all(_is_entry(name, entry) for name, entry in files.items())
+
+
+def _is_entry(name: str, entry: object) -> bool:
+    path = PurePosixPath(name)
+    if "\0" in name or path.is_absolute() or ".." in path.parts:  # none of the folder's own
+        return False
+    if not isinstance(entry, list) or len(entry) != 2:
+        return False
+    size, digest = entry
+    return type(size) is int and size >= 0 and (digest is None or isinstance(digest, str))
 
 
 def _why_missing(folder: Path) -> str:
     if not folder.is_dir():
         return "there is no such folder"
-    if _is_unfinished(folder):
+    if is_unfinished(folder):
         return "the checkpoint is unfinished, as the run died while it was written"
     return "neyman did not finish this checkpoint, or it was removed; the stock trainer can go on without it"
 
@@ -213,15 +290,3 @@ def _inventory(folder: Path) -> dict[str, tuple[int, str | None]]:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _numbered(output_dir: Path) -> list[Path]:
-    """Return the checkpoint folders, newest first."""
-    found = [path for path in output_dir.glob("checkpoint-*") if path.is_dir() and _step(path) >= 0]
-    return sorted(found, key=_step, reverse=True)
-
-
-def _step(folder: Path) -> int:
-    """Return a checkpoint's step; -1 of a folder that is none."""
-    found = re.fullmatch(r"checkpoint-([0-9]+)", folder.name)
-    return int(found[1]) if found else -1

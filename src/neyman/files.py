@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -25,10 +26,33 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    _make_durable(path.parent)
+    _keep_names(path.parent)
 
 
-def _make_durable(folder: Path) -> None:
+def make_durable(folder: Path, names: Iterable[str]) -> None:
+    """Wait until the disk has files that others wrote, and the names that lead to them.
+
+    Args:
+        folder: the folder that they are in, at any depth.
+        names: the files, relative to it.
+
+    Raises:
+        OSError: the disk does not take one of them.
+    """
+    paths = [folder / name for name in names]
+    for path in paths:
+        # Windows waits only for a file that is open for writing.
+        descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    within = {parent for path in paths for parent in path.parents if parent.is_relative_to(folder)}
+    for parent in sorted({*within, folder, folder.parent}):
+        _keep_names(parent)
+
+
+def _keep_names(folder: Path) -> None:
     """Wait until the disk has a folder's new names, where the system can say so."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
