@@ -76,8 +76,8 @@ class Checkpoint:
         Older checkpoints go only then: before, the newest whole one would be lost to a kill.
         """
         trainer = self._session.trainer
-        run = Path(trainer._get_output_dir(trial=trial))  # noqa: SLF001 (as TRL's own extra state does)
-        folder = run / f"checkpoint-{trainer.state.global_step}"
+        run = trainer._get_output_dir(trial=trial)  # noqa: SLF001 (as TRL's own extra state does)
+        folder = Path(run) / f"checkpoint-{trainer.state.global_step}"
         self._is_finished = False
 
         def begin() -> list[None]:
@@ -90,7 +90,7 @@ class Checkpoint:
             yield
         self.finish(folder)
         if trainer.args.should_save:
-            rotate(trainer, run)
+            rotate(trainer, folder)
 
     def finish(self, folder: Path) -> None:
         """Add our files to those of the trainer, once, and so make the checkpoint whole."""

@@ -1,39 +1,92 @@
-"""The trainer's own removal of old checkpoints, put off until the new one is whole."""
+"""The removal of old checkpoints: put off until the new one is whole, and then by step, not by the clock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from transformers import trainer_utils
+from neyman import checkpoints
+
+# What the trainer calls on the way with a copy of its arguments for the checkpoint: there they must be the user's.
+_KEEP_ARGUMENTS = ("_save", "_push_from_checkpoint")
 
 
 @contextmanager
 def held_back(trainer: Any) -> Iterator[None]:
-    """Let the trainer keep all checkpoints in the block, whatever ``save_total_limit`` says."""
+    """Let the trainer keep all checkpoints in the block, whatever ``save_total_limit`` says.
+
+    The ``training_args.bin`` that it writes meanwhile have the limit.
+    """
     limit = trainer.args.save_total_limit
-    trainer.args.save_total_limit = None
+    with ExitStack() as after:
+        for name in _KEEP_ARGUMENTS:
+            after.enter_context(_replaced(trainer, name, _under(limit, trainer, getattr(trainer, name))))
+        with _limited(trainer, None):
+            yield
+
+
+@contextmanager
+def _limited(trainer: Any, limit: int | None) -> Iterator[None]:
+    before = trainer.args.save_total_limit
+    trainer.args.save_total_limit = limit
     try:
         yield
     finally:
-        trainer.args.save_total_limit = limit
+        trainer.args.save_total_limit = before
 
 
-def rotate(trainer: Any, output_dir: Path) -> None:
-    """Remove the oldest checkpoints beyond ``save_total_limit``, in the trainer's own way.
+def _under(limit: int | None, trainer: Any, method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _limited(trainer, limit):
+            return method(*args, **kwargs)
+
+    return call
+
+
+@contextmanager
+def _replaced(trainer: Any, name: str, method: Callable[..., Any]) -> Iterator[None]:
+    """Give this one trainer another method in the block."""
+    own = vars(trainer)
+    before = {name: own[name]} if name in own else {}
+    own[name] = method
+    try:
+        yield
+    finally:
+        del own[name]
+        own.update(before)
+
+
+def rotate(trainer: Any, sealed: Path) -> None:
+    """Remove the oldest checkpoints beyond ``save_total_limit``.
+
+    Kept are the one that was just sealed, the best one, and of the others the newest that are whole, as many as the
+    limit leaves room for. Which is newer their steps say, as clocks go back and a removal that was killed makes a
+    folder look new. A run's steps only grow, so that checkpoints beyond the one just sealed are of an earlier run in
+    the same folder, or of before this one was taken back: those go first.
 
     Args:
         trainer: the trainer; it has just finished a checkpoint.
-        output_dir: the folder of its checkpoints.
+        sealed: that checkpoint's folder.
+
+    Guarantee: goes only what neyman wrote, in folders named ``checkpoint-N`` in full.
+    Cost: a read of ``neyman_state.json`` for each one kept, but for those two.
     """
-    if hasattr(trainer, "_rotate_checkpoints"):  # transformers 4
-        trainer._rotate_checkpoints(use_mtime=True, output_dir=str(output_dir))  # noqa: SLF001
+    limit = trainer.args.save_total_limit
+    if limit is None or limit <= 0:
         return
-    trainer_utils.rotate_checkpoints(
-        output_dir=str(output_dir),
-        save_total_limit=trainer.args.save_total_limit,
-        best_model_checkpoint=trainer.state.best_model_checkpoint,
-        use_mtime=True,
-    )
+    step, best = checkpoints.step_of(sealed), trainer.state.best_model_checkpoint
+    safe = {sealed.resolve(), *([] if best is None else [Path(best).resolve()])}
+    found = checkpoints.numbered(sealed.parent)
+    others = [folder for folder in found if folder.resolve() not in safe]
+    room = limit - (len(found) - len(others))
+    # The folders come newest step first, and sorting keeps that order within each half.
+    for folder in sorted(others, key=lambda folder: checkpoints.step_of(folder) > step):
+        if checkpoints.is_unfinished(folder):
+            if checkpoints.step_of(folder) < step:
+                checkpoints.remove(folder)
+        elif room > 0:
+            room -= checkpoints.is_whole(folder)
+        elif (folder / checkpoints.STATE_FILE).exists():
+            checkpoints.remove(folder)
