@@ -105,7 +105,24 @@ def test_a_damaged_checkpoint_is_refused_before_anything_is_taken_back(folder):
 
 
 @pytest.mark.parametrize(
-    "damage", [b"\xff", b"[]", b'{"event":"step"}', b'{"event":"step","step":"3"}', b"[" * 9999]
+    "damage",
+    [
+        b"\xff",
+        b"[]",
+        b"[" * 9999,
+        b'{"event":"step"}',
+        b'{"event":"step","step":"3"}',
+        b'{"event":"step","step":true}',
+        b'{"event":"step","step":-1}',
+        b'{"event":[],"step":2}',
+        b'{"event":"step","step":2,"seconds":"abc"}',
+        b'{"event":"step","step":2,"seconds":[1]}',
+        b'{"event":"step","step":2,"seconds":null}',
+        b'{"event":"step","step":2,"seconds":true}',
+        b'{"event":"step","step":2,"seconds":NaN}',
+        b'{"event":"step","step":2,"seconds":1e999}',
+        b'{"event":"step","step":2,"seconds":1' + b"0" * 400 + b"}",
+    ],
 )
 def test_a_damaged_line_of_the_metrics_is_named(folder, damage):
     whole = folder.metrics.read_bytes().splitlines(keepends=True)
@@ -116,6 +133,30 @@ def test_a_damaged_line_of_the_metrics_is_named(folder, damage):
         folder.rewind()
     with pytest.raises(StateError, match=r"metrics.jsonl, line 3 is damaged"):
         Tail(folder).read()
+
+
+def test_a_checkpoint_that_lost_its_state_is_named_and_stays(folder):
+    before = folder.metrics.read_bytes()
+    (folder.path / "checkpoint-4" / checkpoints.STATE_FILE).unlink()
+    with pytest.raises(StateError, match=r"neyman_state.json is missing: .* Resume from .*checkpoint-2"):
+        folder.rewind()
+    assert (folder.path / "checkpoint-4" / "model.safetensors").exists()
+    assert folder.metrics.read_bytes() == before
+
+
+def test_what_is_no_checkpoint_of_the_run_stays(folder, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    kept = ["checkpoint-4-backup", "checkpoint-final", "checkpoint-notes.txt", "checkpoint-9", "checkpoint-"]
+    for name in kept[:2]:
+        shutil.copytree(folder.path / "checkpoint-4", folder.path / name)
+    checkpoints.begin(folder.path / kept[1])  # as a copy that was made while it was written
+    (folder.path / kept[2]).touch()
+    (folder.path / kept[3]).symlink_to(elsewhere)
+    (folder.path / kept[4]).mkdir()
+    checkpoints.begin(folder.path / "checkpoint-6")
+    assert folder.rewind().step == 4
+    left = {path.name for path in folder.path.glob("checkpoint-*")}
+    assert left == {"checkpoint-2", "checkpoint-4", *kept}
 
 
 def test_a_fresh_directory_begins_at_nothing(tmp_path):

@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import re
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,12 +60,23 @@ def parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     """
     try:
         event: dict[str, Any] = json.loads(line)
-        known = isinstance(event["step"], int) and event["event"] in {"step", "eval"}
+        known = event["event"] in {"step", "eval"} and _is_known(event)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(path, number, f"{type(error).__name__}: {error}") from error
     if not known:
         raise _damaged(path, number, f"{line!r:.80}")
     return event
+
+
+def _is_known(event: dict[str, Any]) -> bool:
+    """Whether what a run goes on from has the types that it was written with; True is no number of steps."""
+    seconds = event.get("seconds", 0.0)
+    return (
+        type(event["step"]) is int
+        and event["step"] >= 0
+        and type(seconds) in {int, float}
+        and 0 <= seconds <= sys.float_info.max  # nor is it NaN
+    )
 
 
 def _damaged(path: Path, number: int, why: str) -> StateError:
@@ -127,20 +137,12 @@ class RunFolder:
             if durable:
                 os.fsync(file.fileno())
 
-    def checkpoints(self) -> dict[int, Path]:
-        """Return the checkpoints that were finished, by step, oldest first."""
-        found = {}
-        for folder in self.path.glob("checkpoint-*"):
-            step = folder.name.removeprefix("checkpoint-")
-            if step.isdecimal() and (folder / checkpoints.STATE_FILE).exists():
-                found[int(step)] = folder
-        return dict(sorted(found.items()))
-
     def rewind(self, *, save_every: int | None = None) -> Progress:
         """Bring the directory back to its last complete checkpoint, so that nothing is counted twice.
 
-        Checkpoints that a kill left incomplete go, and so do the lines of steps that will be taken again. A run that
-        was killed before its first checkpoint was complete begins anew, and says so.
+        Checkpoints that a kill left unfinished go, and so do the lines of steps that will be taken again. A run that
+        was killed before its first checkpoint was complete begins anew, and says so. Nothing else is removed: no
+        checkpoint that lost its state, and no folder or file of another name.
 
         Args:
             save_every: steps between checkpoints; None where that is not known.
@@ -149,20 +151,19 @@ class RunFolder:
             Where to go on.
 
         Raises:
-            StateError: the last checkpoint or the metrics are damaged; the metrics stop before the checkpoint, so what
-                was spent is not known; or all checkpoints are gone.
+            StateError: the last checkpoint or the metrics are damaged, or its state is missing though no kill left it
+                so; the metrics stop before the checkpoint, so what was spent is not known; or all checkpoints are
+                gone.
         """
-        complete = self.checkpoints()
-        step = max(complete, default=0)
-        if complete:
-            checkpoints.check(complete[step])
-        else:
+        complete = checkpoints.last_whole(self.path)
+        step = 0 if complete is None else checkpoints.step_of(complete)
+        if complete is None:
             self._begin_anew(save_every)
-        for folder in self.path.glob("checkpoint-*"):
-            if folder not in complete.values():
-                shutil.rmtree(folder)
-        kept, last = self._lines_until(step) if complete else ([], {})
-        if complete and last.get("step") != step:
+        for folder in checkpoints.numbered(self.path):
+            if checkpoints.is_unfinished(folder):
+                checkpoints.remove(folder)
+        kept, last = ([], {}) if complete is None else self._lines_until(step)
+        if complete is not None and last.get("step") != step:
             raise StateError(
                 f"{self.metrics} ends at step {last.get('step', 0)}, but the checkpoint is of step {step}: what was "
                 f"spent in between is lost; remove {self.path} to train this run anew"
@@ -170,7 +171,7 @@ class RunFolder:
         if self.metrics.exists():
             write_atomic(self.metrics, b"".join(kept))
         return Progress(
-            checkpoint=complete.get(step),
+            checkpoint=complete,
             step=step,
             seconds=float(last.get("seconds", 0.0)),
             is_last=bool(last.get("last")),
