@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 import neyman
 from neyman import checkpoints
 from neyman.trl import last_checkpoint
-from neyman.trl._rotation import rotate
+from neyman.trl._rotation import held_back, rotate
 
 
 def seal(run, step, *, seconds=0.0):
@@ -103,6 +103,26 @@ def test_a_run_started_again_from_the_start_keeps_its_own(tmp_path):
     assert after(tmp_path, 1, 2) == ["1", "5"]
     assert after(tmp_path, 2, 2) == ["1", "2"]
     assert after(tmp_path, 3, 2) == ["2", "3"]
+
+
+def test_what_writes_the_arguments_sees_the_users_limit_and_what_rotates_sees_none():
+    class Saver:
+        args = SimpleNamespace(save_total_limit=2)
+
+        def _save(self):
+            return self.args.save_total_limit
+
+        def _push_from_checkpoint(self):
+            raise OSError
+
+    saver = Saver()
+    with held_back(saver):
+        assert saver._save() == 2
+        with pytest.raises(OSError):  # noqa: PT011 - its own
+            saver._push_from_checkpoint()
+        assert saver.args.save_total_limit is None
+    assert saver.args.save_total_limit == 2
+    assert not vars(saver)
 
 
 def test_a_trainer_under_a_clock_set_back_keeps_what_it_saved_last(bench, tmp_path):
