@@ -135,6 +135,20 @@ def test_a_damaged_line_of_the_metrics_is_named(folder, damage):
         Tail(folder).read()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"event":"step","step":2}',
+        b'{"event":"eval","step":2,"rollouts":3}',
+        b'{"event":"step","step":2,"rollouts":3,"report":[]}',
+    ],
+)
+def test_a_line_without_what_the_console_shows_is_named(folder, line):
+    folder.metrics.write_bytes(line + b"\n")
+    with pytest.raises(StateError, match=r"metrics.jsonl, line 1 is damaged"):
+        Tail(folder).read()
+
+
 def test_a_checkpoint_that_lost_its_state_is_named_and_stays(folder):
     before = folder.metrics.read_bytes()
     (folder.path / "checkpoint-4" / checkpoints.STATE_FILE).unlink()

@@ -115,6 +115,12 @@ def spoil_controller(folder: Path) -> None:
     edit(folder, controller=controller)
 
 
+def lose_controller(folder: Path) -> None:
+    state = checkpoints.check(folder)
+    del state["controller"]
+    checkpoints.seal(folder, state)
+
+
 def lose_strategy(folder: Path) -> None:
     edit(folder, strategy=None)
 
@@ -156,6 +162,7 @@ DAMAGES = {
     change_data: "prompts 'another', this run has .* it is of another dataset; resume with that of the run",
     lose_strategy: "another strategy .strategy: None there",
     spoil_controller: "ledger",
+    lose_controller: "neyman_state.json lacks controller",
     truncate_tensors: "neyman_process0.safetensors is damaged: it has 50 bytes",
     flip_a_bit_of_the_tensors: "neyman_process0.safetensors is damaged: it is not what was written",
     replace_tensors: "neyman_process0.safetensors cannot be read",

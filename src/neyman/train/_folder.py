@@ -62,9 +62,9 @@ def parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
         event: dict[str, Any] = json.loads(line)
         known = event["event"] in {"step", "eval"} and _is_known(event)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _damaged(path, number, f"{type(error).__name__}: {error}") from error
+        raise damaged_line(path, number, f"{type(error).__name__}: {error}") from error
     if not known:
-        raise _damaged(path, number, f"{line!r:.80}")
+        raise damaged_line(path, number, f"{line!r:.80}")
     return event
 
 
@@ -79,7 +79,8 @@ def _is_known(event: dict[str, Any]) -> bool:
     )
 
 
-def _damaged(path: Path, number: int, why: str) -> StateError:
+def damaged_line(path: Path, number: int, why: str) -> StateError:
+    """Return the error for a line of a run's metrics, with the way out."""
     return StateError(
         f"{path}, line {number} is damaged ({why}): put back a copy of the file, or remove {path.parent} to train this "
         "run anew"

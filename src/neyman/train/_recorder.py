@@ -101,7 +101,10 @@ class Recorder(TrainerCallback):
                 "account": controller.ledger.account(),
                 "groups": [asdict(group) for group in self._groups],
                 "trainer": {n: v for n, v in numbers.items() if not n.startswith(PREFIX)},
-            }
+            },
+            durable=bool(
+                control.should_save
+            ),  # a checkpoint must not be on the disk without the step before it
         )
         self._groups = []
         if last or step % self.eval_every == 0:

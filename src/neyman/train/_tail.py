@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import final
+from typing import Any, final
 
-from neyman.train._folder import RunFolder, parse_line
+from neyman.train._folder import RunFolder, damaged_line, parse_line
 
 
 @final
@@ -53,14 +53,21 @@ class Tail:
         for line in whole.splitlines():
             self._lines += 1
             event = parse_line(self.folder.metrics, self._lines, line)
-            self.step, self.rollouts = event["step"], event["rollouts"]
-            if event["event"] == "eval":
-                self.evaluated, self.evaluated_rollouts = event["step"], event["rollouts"]
-                self.accuracy = event["accuracy"]
-            else:
-                self.effective = event["report"].get("effective_ratio", self.effective)
+            try:
+                self._take(event)
+            except (KeyError, TypeError, AttributeError) as error:
+                why = f"{type(error).__name__}: {error}"
+                raise damaged_line(self.folder.metrics, self._lines, why) from error
         if whole and (fresh or self._first is None):
             self._first = self._first or (time.monotonic(), self.rollouts)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        self.step, self.rollouts = event["step"], event["rollouts"]
+        if event["event"] == "eval":
+            self.evaluated, self.evaluated_rollouts = event["step"], event["rollouts"]
+            self.accuracy = event["accuracy"]
+        else:
+            self.effective = event["report"].get("effective_ratio", self.effective)
 
     def eta(self, rollouts: int) -> float | None:
         """Return the seconds left to a number of rollouts, at the pace seen; None while there is none."""

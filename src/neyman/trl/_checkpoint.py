@@ -156,6 +156,8 @@ class Checkpoint:
         folder = Path(checkpoint)
         path = folder / STATE_FILE
         state = checkpoints.check(folder)
+        if lacking := sorted({"controller", "modulation"} - set(state)):
+            raise checkpoints.refused(folder, f"{path} lacks {' and '.join(lacking)}")
         session, trainer = self._session, self._session.trainer
         processes = int(trainer.accelerator.num_processes)
         for field, here, way_out in (
