@@ -1,5 +1,7 @@
 import os
+import resource
 import signal
+import subprocess
 import threading
 import time
 
@@ -9,7 +11,8 @@ from neyman.errors import ArgumentError, RunFailedError
 from neyman.tasks import ExactMatch, KillableVerifier, MathVerify, problem
 
 JUDGES = """
-import os, time
+import os, subprocess, time
+import numpy as np
 
 HOARD = []
 
@@ -35,6 +38,10 @@ def judge(completion, answer, metadata):
         return metadata["key"] == answer
     if completion == "slow":
         time.sleep(0.4)
+    if completion == "child":
+        return subprocess.run(["sleep", "3600"]).returncode == 0
+    if completion.startswith("say "):
+        return eval(completion[4:])
     if completion == "pid":
         return os.getpid() == int(answer)
     return completion == answer
@@ -139,7 +146,7 @@ def test_an_interrupt_leaves_no_late_reply_for_the_next_request(judge, monkeypat
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("neyman.tasks.verify.select.select", interrupted)
+            patch.setattr("neyman.tasks.verify._readable", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 verifier.verify(["slow"], ["slow"], [])
         time.sleep(0.6)
@@ -153,6 +160,65 @@ def test_no_process_outlives_its_verifier(judge):
     del verifier
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def _children(group):
+    """Return the live processes of a group, read from the system's table."""
+    table = subprocess.run(["ps", "-eo", "pid,pgid,stat"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in table.splitlines()[1:]]
+    return [int(pid) for pid, pgid, stat in rows if int(pgid) == group and not stat.startswith("Z")]
+
+
+def test_what_a_judge_started_ends_with_its_worker(judge):
+    with KillableVerifier(judge, timeout_seconds=1.0) as verifier:
+        assert verifier.verify(["a"], ["a"], []) == [True]
+        group = verifier._workers[0].process.pid
+        assert verifier.verify(["child"], ["a"], []) == [None]
+        assert _children(group) == []
+
+
+def test_descriptors_beyond_1023_are_read(judge):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with KillableVerifier(judge) as verifier:
+            assert verifier.verify(["a", "b"], ["a"] * 2, []) == [True, False]
+            assert verifier._workers[0].output > 1023
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_only_true_and_false_one_and_zero_are_verdicts(judge):
+    good = {
+        "True": True,
+        "False": False,
+        "1": True,
+        "0": False,
+        "np.True_": True,
+        "np.False_": False,
+        "1.0": True,
+    }
+    bad = [
+        "float('nan')",
+        "-1",
+        "2",
+        "0.3",
+        "'False'",
+        "'1'",
+        "[]",
+        "[True]",
+        "np.array([True, False])",
+        "object()",
+    ]
+    with KillableVerifier(judge) as verifier:
+        said = [f"say {text}" for text in [*good, *bad]]
+        assert verifier.verify(said, ["a"] * len(said), []) == [*good.values(), *[None] * len(bad)]
+        assert verifier.counts["errors"] == len(bad)
+        verifier.verify(["say 0.3"], ["a"], [])
+        assert "must return True, False or None, got 0.3 (float)" in verifier.last_error
 
 
 def test_nothing_to_judge_starts_nothing():

@@ -69,6 +69,22 @@ def _say(output: int, **reply: Any) -> None:
     os.write(output, json.dumps(reply).encode() + b"\n")
 
 
+def _decided(verdict: Any) -> bool | None:
+    """Take True, False, 1, 0 and None for a verdict: the truth of anything else (NaN, "False", 0.3) says nothing.
+
+    >>> _decided(1), _decided(False), _decided(None)
+    (True, False, None)
+    """
+    if verdict is None:
+        return None
+    if verdict in (0, 1):
+        return bool(verdict)
+    raise TypeError(
+        f"the judge must return True, False or None, got {verdict!r:.100} ({type(verdict).__name__}); compare with a "
+        "threshold, or wrap it in bool() where its truth is meant"
+    )
+
+
 def main(path: str, seconds: float, limit: int, preload: list[str]) -> None:
     """Import the judge and what it will need, then serve requests until standard input ends."""
     output = os.dup(1)
@@ -87,8 +103,7 @@ def main(path: str, seconds: float, limit: int, preload: list[str]) -> None:
     while (request := _read(sys.stdin.buffer)) is not None:
         _limit_processor(2.0 * seconds + 5.0)
         try:
-            verdict = judge(*request)
-            _say(output, verdict=None if verdict is None else bool(verdict))
+            _say(output, verdict=_decided(judge(*request)))
         except Exception as error:  # noqa: BLE001 - a judge that raises gives no verdict, and says why
             said = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
             _say(output, error=said, memory=isinstance(error, MemoryError))

@@ -13,7 +13,8 @@ import functools
 import importlib.util
 import json
 import os
-import select
+import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any, TypeAlias, final
 
 from neyman import _checks
@@ -103,11 +104,15 @@ class _Worker:
         )
 
     def kill(self) -> None:
-        """End the process now and collect it."""
+        """End the process and its children now, and collect it."""
         self._end()
 
 
 def _end(process: subprocess.Popen[bytes], noise: IO[bytes]) -> None:
+    # It leads a session, so its group holds what the judge started; its number is its own until it is collected.
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout, noise):
@@ -115,6 +120,17 @@ def _end(process: subprocess.Popen[bytes], noise: IO[bytes]) -> None:
         with contextlib.suppress(OSError):
             if pipe is not None:
                 pipe.close()
+
+
+def _readable(workers: Iterable[_Worker], seconds: float) -> set[_Worker]:
+    """Wait for the first reply, and return the workers that have one.
+
+    Unlike ``select.select`` this takes any file descriptor; a trainer with many files open has some above 1,023.
+    """
+    with selectors.DefaultSelector() as selector:
+        for worker in workers:
+            selector.register(worker.output, selectors.EVENT_READ, worker)
+        return {key.data for key, _ in selector.select(seconds)}
 
 
 def _judge_path(judge: Judge | str) -> str:
@@ -146,11 +162,12 @@ class KillableVerifier:
     Attributes:
         counts: how many completions were "judged", and how many have no verdict because of "timeouts",
             "memory" (the judge met ``memory_bytes``), "deaths" (the worker ended by itself) and "errors" (the
-            judge raised anything else, or returned None).
+            judge raised anything else, or returned neither True (1) nor False (0)).
         last_error: text of the latest error, None while there was none.
 
     Guarantee: `verify` takes at most about ``timeout_seconds * ceil(completions / workers)`` plus process
-    starts, whatever the judge does. Workers end with the verifier, and with this process.
+    starts, whatever the judge does. Workers end with the verifier, and with this process. Processes that a judge
+    starts end with its worker, except where they open a session of their own, or this process is itself killed.
     """
 
     def __init__(
@@ -240,9 +257,9 @@ class KillableVerifier:
     ) -> None:
         """Wait for the next reply or deadline, and move what is decided from ``out`` to ``done``."""
         wait = min(deadline for _, deadline in out.values()) - time.monotonic()
-        readable, _, _ = select.select([worker.output for worker in out], [], [], max(0.0, wait))
+        readable = _readable(out, max(0.0, wait))
         for worker, (body, deadline) in list(out.items()):
-            if worker.output in readable:
+            if worker in readable:
                 done[body] = self._outcome(worker)
             elif time.monotonic() >= deadline:
                 done[body] = (None, "timeouts")
@@ -271,8 +288,7 @@ class KillableVerifier:
         environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         fresh = [_Worker(self._command, environment) for _ in range(size - len(self._workers))]
         for worker in fresh:
-            readable, _, _ = select.select([worker.output], [], [], _START_SECONDS)
-            reply = worker.receive() if readable else None
+            reply = worker.receive() if _readable([worker], _START_SECONDS) else None
             if reply is None or "fatal" in reply:
                 why = (reply or {}).get("fatal") or worker.complaint()
                 for one in fresh:
