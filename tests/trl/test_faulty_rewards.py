@@ -19,7 +19,7 @@ from neyman.errors import ArgumentError, ContractError, RunFailedError
 from neyman.ledger import Fate
 from neyman.missing import MissingReward
 from neyman.tasks import KillableVerifier, reward_function
-from neyman.trl import _guard
+from neyman.trl import _limit
 
 RATES = [0.01, 0.1, 0.5]
 LIMIT = 0.05
@@ -199,7 +199,7 @@ def test_a_reward_that_always_hangs_stops_the_run_with_the_limit_in_the_message(
 
 
 def test_calls_that_cannot_be_ended_are_bounded(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_guard, "_MOST_STUCK", 3)
+    monkeypatch.setattr(_limit, "_MOST_STUCK", 3)
     release = threading.Event()
     run = bench.build(
         GRPOTrainer,

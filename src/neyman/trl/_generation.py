@@ -158,10 +158,15 @@ class Generation:
     def _outcome(self, rollout: Rollout, success: bool | None, fault: MissingReward | None) -> Outcome:
         values = torch.tensor(rollout.rewards, dtype=torch.float32)
         weights = self._trainer.reward_weights.to("cpu", torch.float32)
+        total = None if bool(torch.isnan(values).all()) else float((values * weights).nansum())
+        if total is not None and not math.isfinite(total):
+            # What a reward function returns is bounded (`Guard`); a reward model and the weights are not.
+            fault = MissingReward(f"the weighted sum of rewards is {total:g}, which is not finite")
+            rollout.rewards = [math.nan] * len(rollout.rewards)
         return outcome(
             rollout.rollout_id,
             rollout.prompt_id,
-            None if bool(torch.isnan(values).all()) else float((values * weights).nansum()),
+            total,
             success,
             rollout.n_tokens,
             fault,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import math
-import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, final
 
+import numpy as np
 import torch
 
 from neyman._checks import real
@@ -18,12 +17,11 @@ from neyman.errors import ContractError, RunFailedError
 from neyman.missing import MissingReward
 from neyman.step import Status
 from neyman.trl._fit import warn
+from neyman.trl._limit import LOGS, Columns, EscapeError, Limit, StuckError, message, shown
 
 _PATIENCE = 8  # time limits that scoring row by row may take
-_MOST_STUCK = 64  # calls left behind that still run: threads cannot be ended
-_LOGS = ("log_extra", "log_metric")
+_LARGEST = 1e15  # sums of larger rewards, and the squares in their deviation, leave float32
 
-Columns = Mapping[str, Any]
 Call = Callable[[Columns], Awaitable[Any]]
 
 
@@ -31,10 +29,11 @@ Call = Callable[[Columns], Awaitable[Any]]
 class Guard:
     """Stands around a trainer's reward functions, and around the callable that judges success.
 
-    A function that raises, takes too long, or returns another number of values than it got completions is asked
-    again row by row; a row that fails then, or whose value is no finite number, is missing, for all functions
-    together: a sum over those that answered would be another reward. Where a function that has never scored
-    anything fails on every row, the mistake is in it: its own error stops the run, as in TRL itself.
+    A function that raises (SystemExit too), takes too long, or returns another number of values than it got
+    completions is asked again row by row; a row that fails then, or whose value is no real number of at most 1e15 in
+    size (a verdict: neither true, 1, nor false, 0), is missing, for all functions together: a sum over those that
+    answered would be another reward. Where a function that has never scored anything fails on every row, the mistake
+    is in it: its own error stops the run, as in TRL itself.
 
     Args:
         trainer: the trainer; its ``reward_funcs`` are replaced by guarded ones.
@@ -43,18 +42,24 @@ class Guard:
     Raises:
         ArgumentError: a limit that is not above 0.
 
-    Guarantee: with a limit a call takes at most 9 times as long, whatever the function does. Plain functions then
-    run in a thread, so that alarms inside them do not work; one that overruns is left behind, as no thread can be
-    ended, and 64 of them stop the run. Reward models are left alone.
+    Guarantee: with a limit a call takes about ten times as long at most: the call itself, eight limits row by row, and
+    the last row's. That holds for functions that sleep, block or will not be cancelled, async ones too, and while a
+    generator is read. It does not hold inside C code that keeps the interpreter's lock (a huge power, a regular
+    expression that backtracks): nothing in the process can bound that, only `neyman.tasks.KillableVerifier`. Plain
+    functions then run in a thread, so that alarms inside them do not work, async ones in an event loop of the guard's
+    own; one that overruns is left behind, as no thread can be ended, and 64 of them stop the run. Without a limit an
+    async function runs in TRL's event loop, which a task of its own that calls ``exit()`` ends: the run then hangs.
+    Reward models are left alone.
 
     Cost: where nothing fails, a check of each value.
     """
 
     def __init__(self, trainer: Any, seconds: float | None) -> None:
         self._trainer = trainer
-        self._seconds = None if seconds is None else real("reward_timeout", seconds, low=0.0, open_low=True)
+        self._limit = Limit(
+            None if seconds is None else real("reward_timeout", seconds, low=0.0, open_low=True)
+        )
         self._faults: dict[int, MissingReward] = {}
-        self._stuck: list[threading.Thread] = []
         trainer.reward_funcs = [
             function
             if isinstance(function, torch.nn.Module)
@@ -77,57 +82,22 @@ class Guard:
         if _is_async(function):
 
             async def score(**columns: Any) -> list[Any]:
-                return await watched.score(lambda given: self._awaited(function, given), columns)
+                return await watched.score(lambda given: self._limit.wait(function, given), columns)
 
         else:
 
+            async def at_once(given: Columns) -> Any:
+                return self._limit.call(function, given)
+
             def score(**columns: Any) -> list[Any]:  # type: ignore[misc]
-                return _at_once(watched.score(lambda given: self._called(function, given), columns))
+                return _at_once(watched.score(at_once, columns))
 
         return functools.update_wrapper(score, function)
-
-    async def _awaited(self, function: Callable[..., Any], columns: Columns) -> Any:
-        try:
-            return await asyncio.wait_for(function(**columns), self._seconds)
-        except TimeoutError as error:
-            raise self._late(error) from error
-
-    async def _called(self, function: Callable[..., Any], columns: Columns) -> Any:
-        """Call a plain function: here, or in a thread where its time is limited."""
-        if self._seconds is None:
-            return function(**columns)
-        self._stuck = [thread for thread in self._stuck if thread.is_alive()]
-        if len(self._stuck) >= _MOST_STUCK:
-            raise _StuckError(
-                f"{_MOST_STUCK} calls of reward functions hang and cannot be ended: verify in processes that can be "
-                "killed (neyman.tasks.KillableVerifier with neyman.tasks.reward_function)"
-            )
-        result: list[Any] = []
-        wanted = threading.Event()
-        wanted.set()
-        given = {k: _while(wanted, v) if k in _LOGS else v for k, v in columns.items()}
-        thread = threading.Thread(target=_keep, args=(result, function, given), daemon=True)
-        thread.start()
-        thread.join(self._seconds)
-        if not result:
-            wanted.clear()
-            self._stuck.append(thread)
-            raise self._late()
-        value, error = result[0]
-        if error is not None:
-            raise error
-        return value
-
-    def _late(self, error: TimeoutError | None = None) -> TimeoutError:
-        """Say what took too long: the limit, unless the function itself gave up."""
-        if error is not None and str(error):
-            return error
-        return TimeoutError(f"no answer within {self._seconds:g} s" if self._seconds else "it timed out")
 
     @property
     def patience(self) -> float:
         """Seconds that scoring row by row may take."""
-        return math.inf if self._seconds is None else _PATIENCE * self._seconds
+        return math.inf if self._limit.seconds is None else _PATIENCE * self._limit.seconds
 
     def take(self, faults: dict[int, MissingReward], rows: int, name: str, *, is_first: bool) -> None:
         """Note the faults of a call, and say the first of each function."""
@@ -145,10 +115,6 @@ class Guard:
             )
 
 
-class _StuckError(RunFailedError):
-    """Too many calls hang: the one fault that is no missing result."""
-
-
 class _Watched:
     """What is known of one function by now."""
 
@@ -162,7 +128,7 @@ class _Watched:
         error: Exception | None = None
         try:
             found = self._whole(await call(columns), rows)
-        except _StuckError:
+        except StuckError:
             raise
         except ContractError as wrong:
             if not self._has_scored:
@@ -184,10 +150,10 @@ class _Watched:
     def _whole(self, returned: Any, rows: int) -> list[Any]:
         """Return the values when there is one for each row."""
         try:
-            values = returned.tolist() if isinstance(returned, torch.Tensor) else list(returned)
+            values = list(returned)
         except TypeError:
             raise ContractError(
-                f"{self._name} returned {returned!r:.80}, not a list of {self._values}, one for each of {rows} "
+                f"{self._name} returned {shown(returned)}, not a list of {self._values}, one for each of {rows} "
                 "completions"
             ) from None
         if len(values) != rows:
@@ -207,25 +173,36 @@ class _Watched:
                 continue
             try:
                 found += self._whole(await call(_only(columns, row, rows)), 1)
-            except _StuckError:
+            except StuckError:
                 raise
             except Exception as error:  # noqa: BLE001 - as above
                 found.append(_fault(error))
         return found
 
     def _checked(self, value: Any) -> Any:
-        """Return a value that TRL can take; a fault where it is neither a finite number nor None."""
+        """Return a value as a number that TRL can take, and add up; a fault where it is none, nor None."""
         if value is None or isinstance(value, MissingReward):
             return value
+        if isinstance(value, str | bytes | bytearray | memoryview):
+            return MissingReward(f"it returned {shown(value)}, which is text and no number")
         try:
-            number = math.nan if isinstance(value, str | bytes) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            return MissingReward(f"it returned {value!r:.80}, which is no number")
-        if isinstance(value, str | bytes):
-            return MissingReward(f"it returned {value!r:.80}, which is text and no number")
-        return (
-            MissingReward(f"it returned {value!r:.80}, which is not finite") if math.isinf(number) else value
-        )
+            # NumPy drops imaginary parts with a warning only.
+            number = None if np.iscomplexobj(value) else float(value)
+        except Exception:  # noqa: BLE001 - a user's object may do anything
+            number = None
+        if number is None:
+            return MissingReward(f"it returned {shown(value)}, which is no number")
+        if self._values == "verdicts" and number == number and number not in {0.0, 1.0}:  # noqa: PLR0124 (NaN)
+            return MissingReward(
+                f"it returned {shown(value)}, which is no verdict (True or 1, False or 0, None where it cannot tell)"
+            )
+        if math.isinf(number):
+            return MissingReward(f"it returned {shown(value)}, which is not finite")
+        if abs(number) > _LARGEST:
+            return MissingReward(
+                f"it returned {shown(value)}, beyond {_LARGEST:g}, of which float32 keeps no sums and deviations"
+            )
+        return number
 
     def _give_up(self, error: Exception | None, faults: Mapping[int, MissingReward]) -> None:
         """Stop the run: the function has never scored anything, and fails on every row."""
@@ -244,17 +221,19 @@ def _said(values: list[Any]) -> bool:
 
 
 def _fault(error: Exception) -> MissingReward:
-    why = str(error) or type(error).__name__
+    said = message(error)
     if isinstance(error, TimeoutError):
-        return MissingReward(str(error) or "it timed out", Status.TIMEOUT)
-    return MissingReward(f"{type(error).__name__}: {why}" if str(error) else why)
+        return MissingReward(said or "it timed out", Status.TIMEOUT)
+    if isinstance(error, EscapeError):
+        return MissingReward(said)
+    return MissingReward(f"{type(error).__name__}: {said}" if said else type(error).__name__)
 
 
 def _only(columns: Columns, row: int, rows: int) -> dict[str, Any]:
     """Return one row of what a reward function gets; what it logs then belongs to no table."""
     return {
         name: _nothing
-        if name in _LOGS
+        if name in LOGS
         else [value[row]]
         if isinstance(value, list) and len(value) == rows
         else value
@@ -264,24 +243,6 @@ def _only(columns: Columns, row: int, rows: int) -> dict[str, Any]:
 
 def _nothing(*_: Any, **__: Any) -> None:
     """Log nothing."""
-
-
-def _while(wanted: threading.Event, log: Callable[..., None]) -> Callable[..., None]:
-    """Return a log that falls silent when the call is no longer waited for."""
-
-    def said(*values: Any, **named: Any) -> None:
-        if wanted.is_set():
-            log(*values, **named)
-
-    return said
-
-
-def _keep(result: list[Any], function: Callable[..., Any], columns: Columns) -> None:
-    """Keep what a function returned, or raised, for the thread that waits."""
-    try:
-        result.append((function(**columns), None))
-    except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
-        result.append((None, error))
 
 
 def _is_async(function: Any) -> bool:

@@ -24,7 +24,8 @@ class Success:
 
     Args:
         rule: None (the only reward function is binary), ``(reward function's name, threshold)``, or a callable
-            ``f(prompts, completions, completion_ids, **columns) -> list[bool | None]``, None where it cannot tell.
+            ``f(prompts, completions, completion_ids, **columns) -> list[bool | None]``, None where it cannot tell;
+            1 and 0 count as True and False, anything else (0.3, -1, text) as no verdict: the result is missing.
         trainer: the trainer, for the names of its reward functions.
         guard: stands around the callable too.
 
@@ -86,6 +87,7 @@ class Success:
         judged = self._function(
             prompts=prompts, completions=completions, completion_ids=completion_ids, **columns
         )
+        # The guard leaves 1 and 0, and NaN where it took a verdict for none.
         return [None if verdict is None or verdict != verdict else bool(verdict) for verdict in judged]  # noqa: PLR0124
 
     def _binary(self, reward: float) -> bool | None:
