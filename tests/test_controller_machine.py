@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fuzz.tally import count
 from neyman import Cancel, Controller, MissingReward, Outcome, Request
-from neyman.errors import ContractError, NeymanError
+from neyman.errors import ArgumentError, ContractError, NeymanError
 from neyman.keyed import PromptId
 from strategies import Host, assert_consistent, assert_sound_batch, controllers, hosts, through_json
+
+_UNSHOWABLE = "10**5000"  # in the place of the number itself, which Hypothesis could not show
+
+
+def _meant(wrong: object) -> object:
+    return 10**5000 if isinstance(wrong, str) and wrong == _UNSHOWABLE else wrong
 
 
 @st.composite
@@ -25,6 +32,15 @@ def blunders(draw: st.DrawFn) -> dict[str, object]:
                 ("reward", "right"),
                 ("reward", [1.0]),
                 ("reward", 10**400),
+                ("reward", "1"),
+                ("reward", "nan"),
+                ("reward", b"1"),
+                ("reward", np.complex128(1)),
+                ("protected", np.array([1, 0])),
+                ("n_tokens", -(10**400)),
+                ("policy_version", 2**63),
+                ("policy_version", -1),
+                ("trajectory_id", _UNSHOWABLE),
                 ("success", "yes"),
                 ("prompt_id", "another"),
                 ("prompt_id", None),
@@ -39,7 +55,7 @@ def blunders(draw: st.DrawFn) -> dict[str, object]:
             ]
         )
     )
-    return {"reward": 1.0, "success": None, field: wrong}
+    return {"reward": 1.0, "success": None, field: _meant(wrong)}
 
 
 class Steps(RuleBasedStateMachine):
@@ -61,14 +77,34 @@ class Steps(RuleBasedStateMachine):
         return self.controller.is_open
 
     @precondition(lambda self: not self.controller.is_open)
-    @rule(count=st.integers(1, 8), stride=st.integers(0, 8))
-    def begin(self, count: int, stride: int) -> None:
+    @rule(
+        count=st.integers(1, 8),
+        stride=st.integers(0, 8),
+        version=st.none() | st.sampled_from([0, 2**53 + 1, 2**63 - 1]),
+    )
+    def begin(self, count: int, stride: int, version: int | None) -> None:
         candidates = [(self.next_prompt + i) % 40 for i in range(count)]
         self.next_prompt += stride
         try:
-            self.controller.begin(candidates)
+            self.controller.begin(candidates, policy_version=version)
         except ValueError:  # infeasible or indivisible: nothing may have changed
             assert not self.controller.is_open
+
+    @precondition(lambda self: not self.controller.is_open)
+    @rule(
+        name=st.sampled_from(["step", "policy_version"]),
+        wrong=st.sampled_from(
+            [-1, 2**63, 10**400, -(10**400), _UNSHOWABLE, 0.5, "next", math.inf, [1], np.array([1, 2])]
+        ),
+    )
+    def begin_with_nonsense(self, name: str, wrong: object) -> None:
+        before = through_json(self.controller.state_dict())
+        try:
+            self.controller.begin([1, 2, 3], **{name: _meant(wrong)})
+        except ArgumentError:
+            assert through_json(self.controller.state_dict()) == before
+        else:
+            raise AssertionError(f"{name}={wrong!r:.80} was taken in")
 
     def take(self, requests: list[Request]) -> None:
         for request in requests:
@@ -118,7 +154,7 @@ class Steps(RuleBasedStateMachine):
         except ContractError:
             assert through_json(self.controller.state_dict()) == before
         else:
-            raise AssertionError(f"{blunder} was taken in")
+            raise AssertionError(f"{list(blunder)} was taken in")
 
     @rule(call=st.sampled_from(["begin", "ask", "tell", "finish", "drain", "cancellations", "load"]))
     def call_out_of_order(self, call: str) -> None:
@@ -207,7 +243,7 @@ class Steps(RuleBasedStateMachine):
         if not done:
             assert batch.stop_reason.name == "HOST"
         elif self.controller.strategy.close == "fixed_spend" and engine.groups and not engine.was_cut:
-            paid = sum(len(group.slots) for group in engine.groups)
+            paid = sum(not slot.replayed for group in engine.groups for slot in group.slots)
             assert paid + engine.left == engine.budget.planned_rollouts
             assert engine.left == 0 or engine.exhausted
 

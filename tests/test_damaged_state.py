@@ -57,7 +57,7 @@ def damaged(state, path, junk):
     return copy
 
 
-JUNK = st.sampled_from(["nothing", None, "junk", [], {}, [[]], {"junk": 1}, float("nan")])
+JUNK = st.sampled_from(["nothing", None, "junk", [], {}, [[]], {"junk": 1}, float("nan"), 2**63, 10**400])
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -82,3 +82,19 @@ def test_a_damaged_part_is_refused_with_the_way_out_and_changes_nothing(name, da
 def test_what_is_no_state_is_refused(state):
     with pytest.raises(StateError, match=r"load another saved state|load it with the neyman that wrote it"):
         make("neyman").load_state_dict(state)
+
+
+@pytest.mark.parametrize("key", ["policy_version", "next_rollout", "n_tokens"])
+def test_a_number_that_no_batch_can_hold_is_refused(key):
+    def swollen(tree):
+        """Return the tree with every entry of this name beyond all bounds."""
+        if isinstance(tree, list):
+            return [swollen(item) for item in tree]
+        if not isinstance(tree, dict):
+            return tree
+        return {name: 10**400 if name == key else swollen(item) for name, item in tree.items()}
+
+    state = swollen(STATES["ar3po"])
+    assert state != STATES["ar3po"]
+    with pytest.raises(StateError):
+        make("ar3po").load_state_dict(state)

@@ -14,7 +14,7 @@ from neyman.engine import Engine
 from neyman.errors import ArgumentError, CallOrderError, StateError
 from neyman.keyed import PromptId
 from neyman.ledger import Fate, Ledger, Work
-from neyman.messages import parse_outcomes
+from neyman.messages import parse_outcomes, version, whole
 from neyman.pool import Pool
 from neyman.restoring import restored, state_of
 from neyman.soundness import readable
@@ -22,6 +22,7 @@ from neyman.step import Batch, Budget, Cancel, GroupReport, Outcome, Request
 from neyman.strategy import Strategy, check_strategy
 
 _VERSION = 1
+_LAST_STEP = 2**53 - 1  # beliefs compute with the steps that have passed, as floats
 _AWAITED = 65_536  # rollouts of closed steps that may still arrive; about 10 MB
 _KEYS = {
     "version",
@@ -183,21 +184,23 @@ class Controller:
         Args:
             candidates: prompts that the host brings, in its order; a prompt that stands twice counts once. With
                 none, all come from the pool, in groups of 8 unless the strategy says otherwise.
-            step: its number, increasing; None counts on.
-            policy_version: version of the weights that generate; None takes the step's number.
+            step: its number, increasing, below 2^53; None counts on.
+            policy_version: version of the weights that generate, in [0, 2^63); None takes the step's number.
 
         Raises:
             CallOrderError: a step is open.
-            ArgumentError: no candidates and no pool, or a step that does not increase.
+            ArgumentError: no candidates and no pool, a step that does not increase, or a version that is no whole
+                number.
             InfeasibleError: the budget does not fit the bounds of the allocation. After an error no step is open,
                 and the same step may begin again.
         """
         self._require(opened=False, call="begin")
-        number = self.step + 1 if step is None else integer("step", step, low=self.step + 1)
+        number = whole("step", self.step + 1 if step is None else step, low=self.step + 1, high=_LAST_STEP)
+        weights = version(number if policy_version is None else policy_version)
         unique = list(dict.fromkeys(prompt_ids("candidates", candidates)))
         if not unique and self._engine.pool is None:
             raise ArgumentError("begin got no candidates and the controller has no pool: pass prompt ids")
-        self._engine.begin(unique, number, number if policy_version is None else int(policy_version))
+        self._engine.begin(unique, number, weights)
         self._is_open = True
 
     def ask(self, capacity: int | None = None) -> list[Request]:

@@ -19,7 +19,8 @@ from neyman.step import Outcome, Status
 _OK = Status.OK  # looked up for every rollout
 _TOLERANCE = 1e-6
 _MOST_TOKENS = 2**53  # whole numbers beyond are no floats, which weights are computed in
-_NUMBERS = (bool, int, float, np.bool_, np.number)
+_LAST_VERSION = 2**63 - 1  # a batch holds versions as int64
+_NAME_BITS = 2048  # a longer number may have too many digits for JSON
 
 Place = tuple[int, Group, Slot]  # a group's index, the group, and the slot that a rollout was drawn for
 
@@ -92,7 +93,7 @@ def parse_outcomes(
 
     Raises:
         ContractError: no outcome, an unknown rollout, another prompt, an unknown status, a reward that is no number
-            or not binary; the first such outcome is named.
+            (text that reads as one is none) or not binary; the first such outcome is named.
     """
     news, fresh = News(), dict[int, Told]()
     pieces: dict[int, str | int | None] = {}  # the trajectory of each late rollout
@@ -133,7 +134,7 @@ def _check(outcome: Outcome, place: Place) -> Told:
     if status is not _OK:
         try:
             status = Status(status)
-        except ValueError:
+        except Exception:  # noqa: BLE001 - what is told may be of any kind, and compare as it likes
             raise _refused(
                 outcome, f"has the status {_brief(status)}; use one of {[*map(str, Status)]}"
             ) from None
@@ -153,8 +154,8 @@ def _check(outcome: Outcome, place: Place) -> Told:
         n_tokens=_tokens(outcome),
         policy_version=_version(outcome),
         trajectory_id=_trajectory(outcome),
-        error=None if error is None else str(error),
-        protected=bool(outcome.protected),
+        error=None if error is None else _said(error),
+        protected=_protected(outcome),
         delivered=delivered,
     )
 
@@ -165,6 +166,47 @@ def _brief(value: object) -> str:
         return f"{value!r:.80}"
     except Exception:  # noqa: BLE001 - the refusal must be said, whatever the value does
         return f"a value of type {type(value).__name__}"
+
+
+def _said(error: object) -> str:
+    """Return an error's text: a reward function may raise one whose ``__str__`` fails."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the result that it came with counts all the same
+        return f"an error of type {type(error).__name__}, whose text cannot be had"
+
+
+def version(value: object) -> int:
+    """Return a version of the weights, a whole number that a batch can hold, or raise.
+
+    Raises:
+        ArgumentError: anything else.
+    """
+    return whole("policy_version", value, low=0, high=_LAST_VERSION)
+
+
+def whole(name: str, value: object, *, low: int, high: int) -> int:
+    """Return a whole number within [low, high], or raise, also for one whose digits cannot be written out.
+
+    Raises:
+        ArgumentError: anything else.
+    """
+    try:
+        return integer(name, value, low=low, high=high)
+    except Exception:  # noqa: BLE001 - a value of any kind: to compare or to show it may fail in any way
+        raise ArgumentError(
+            f"{name} must be a whole number in [{low}, {high}], got {_brief(value)}"
+        ) from None
+
+
+def _is_real(value: object) -> bool:
+    """Whether a value is a real number or converts to one; text does not, though ``float`` would read it."""
+    if type(value) in (float, int, bool):
+        return True
+    if isinstance(value, np.generic | np.ndarray):
+        return value.dtype.kind in "biuf"
+    is_complex = "complex" in str(getattr(value, "dtype", ""))  # tensors of other libraries
+    return not is_complex and (hasattr(type(value), "__float__") or hasattr(type(value), "__index__"))
 
 
 def _refused(outcome: Outcome, why: str) -> ContractError:
@@ -182,27 +224,24 @@ def _same_prompt(outcome: Outcome, prompt_id: PromptId) -> None:
 
 def _tokens(outcome: Outcome) -> int:
     try:
-        tokens = integer("n_tokens", outcome.n_tokens, low=0)
+        return whole("n_tokens", outcome.n_tokens, low=0, high=_MOST_TOKENS)
     except ArgumentError as error:
         raise _refused(outcome, f"cannot be counted: {error}") from None
-    if tokens > _MOST_TOKENS:
-        raise _refused(
-            outcome, f"cannot be counted: n_tokens must be <= {_MOST_TOKENS}, got {_brief(tokens)}"
-        )
-    return tokens
 
 
 def _reward(outcome: Outcome) -> float:
     if outcome.reward is None:
         return math.nan
     try:
-        reward = float(outcome.reward)
-    except (TypeError, ValueError, OverflowError):
+        reward = float(outcome.reward) if _is_real(outcome.reward) else None
+    except Exception:  # noqa: BLE001 - a tensor of several values, or on no device; a number beyond floats
+        reward = None
+    if reward is None:
         raise _refused(
             outcome,
             f"has the reward {_brief(outcome.reward)}, which is no number; tell None for a result that could not be "
             "judged",
-        ) from None
+        )
     if math.isinf(reward):
         raise _refused(
             outcome,
@@ -212,11 +251,26 @@ def _reward(outcome: Outcome) -> float:
     return reward
 
 
+def _protected(outcome: Outcome) -> bool:
+    value = outcome.protected
+    if value is True or value is False:
+        return value
+    if not _is_flag(value):
+        raise _refused(outcome, f"has protected={_brief(value)}; tell True or False")
+    return bool(value)
+
+
+def _is_flag(value: object) -> bool:
+    return (
+        isinstance(value, bool | int | float | np.bool_ | np.number) and _is_real(value) and value in (0, 1)
+    )
+
+
 def _success(outcome: Outcome, reward: float) -> bool:
     if math.isnan(reward):
         return False
     if outcome.success is not None:
-        if not isinstance(outcome.success, _NUMBERS) or outcome.success not in (0, 1):
+        if not _is_flag(outcome.success):
             raise _refused(
                 outcome,
                 f"has the success {_brief(outcome.success)}; tell True, False, or None where the reward says it",
@@ -238,21 +292,23 @@ def _version(outcome: Outcome) -> int | None:
     if outcome.policy_version is None:
         return None
     try:
-        return integer("policy_version", outcome.policy_version)
+        return version(outcome.policy_version)
     except ArgumentError as error:
         raise _refused(outcome, f"has no known weights: {error}") from None
 
 
 def _trajectory(outcome: Outcome) -> str | int | None:
     name = outcome.trajectory_id
-    if name is None or type(name) in (str, int):
+    if name is None or type(name) is str:
         return name
     if isinstance(name, str):
         return str(name)
-    if isinstance(name, int | np.integer):
+    if isinstance(name, int | np.integer) and int(name).bit_length() <= _NAME_BITS:
         return int(name)
     raise _refused(
-        outcome, f"has the trajectory_id {_brief(name)}; tell text or a whole number, which can be saved"
+        outcome,
+        f"has the trajectory_id {_brief(name)}; tell text or a whole number of up to {_NAME_BITS} bits, which can be "
+        "saved",
     )
 
 

@@ -20,6 +20,8 @@ _WHOLE = {
     Group: ("size", "looked", "draws", "stopped_at", "settled"),
 }
 _FLAGS = {Slot: ("success", "delivered", "protected", "spare", "replayed"), Group: ("carried",)}
+_INT64 = 2**63 - 1  # what a batch holds
+_MOST = {"n_tokens": 2**1000, "step": 2**53}  # tokens of fragments add up, and are computed with as floats
 _OPEN_WHOLE = ("left", "retries_left", "recounts_left", "rounds", "asked", "tokens_told")
 
 
@@ -77,7 +79,8 @@ def check_sound(engine: Engine, late: Mapping[int, PromptId], *, is_open: bool) 
     ids = [slot.rollout_id for slot in slots if slot.rollout_id is not None and not slot.replayed]
     prompts = [group.prompt_id for group in engine.groups]
     whole = [*(getattr(engine, name) for name in ("step", "clock")), engine.next_rollout]
-    _expect(all(type(n) is int and n >= -1 for n in whole), "a counter is no whole number")
+    _expect(all(type(n) is int and -1 <= n <= _INT64 for n in whole), "a counter is no whole number")
+    _expect(engine.step <= _MOST["step"], "the step is beyond the last")
     _expect(engine.clock >= engine.step, "the belief's clock is behind the step")
     _expect(math.isfinite(engine.passes) and engine.passes >= 0.0, "the passes are no number >= 0")
     _expect(len(set(prompts)) == len(prompts), "a prompt is open twice")
@@ -98,7 +101,7 @@ def _types(groups: list[Group], slots: list[Slot]) -> None:
     for kind, items in ((Slot, slots), (Group, groups)):
         for item in items:
             _expect(
-                all(type(getattr(item, name)) is int and getattr(item, name) >= -1 for name in _WHOLE[kind])
+                all(_is_count(getattr(item, name), _MOST.get(name, _INT64)) for name in _WHOLE[kind])
                 and all(type(getattr(item, name)) is bool for name in _FLAGS[kind]),
                 f"a {kind.__name__.lower()} holds what is no count or no flag",
             )
@@ -135,7 +138,7 @@ def _open(engine: Engine) -> None:
     _expect(all(type(n) is int and n >= 0 for n in counters), "a counter of the open step is none")
     flags = (engine.exhausted, engine.was_cut, engine.awaiting_round)
     _expect(all(type(flag) is bool for flag in flags), "a flag of the open step is none")
-    _expect(type(engine.policy_version) is int, "the policy's version is no whole number")
+    _expect(_is_count(engine.policy_version, _INT64), "the policy's version is no whole number")
     _expect(type(engine.first_error) in (str, type(None)), "the first error is no text")
     _expect(all(type(i) in (str, int) for i in engine.candidates), "a candidate is neither text nor number")
     indices = {*live, *engine.drained}
@@ -155,6 +158,10 @@ def _open(engine: Engine) -> None:
         _expect(
             index not in live or group.phase in (Phase.OPEN, Phase.COMMITTED), "a group in play has ended"
         )
+
+
+def _is_count(value: object, most: int) -> bool:
+    return type(value) is int and -1 <= value <= most
 
 
 def _expect(is_so: bool, otherwise: str) -> None:

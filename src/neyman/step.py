@@ -139,14 +139,15 @@ class Outcome:
     Args:
         rollout_id: from the request.
         prompt_id: from the request; a mismatch is an error, so that rows can never slip out of line.
-        reward: what trains; None or NaN is a missing result, never 0. A `neyman.MissingReward` says why, and counts as
-            failed or as a timeout while the rollout itself came (status ok).
+        reward: what trains, a number and no text; None or NaN is a missing result, never 0. A `neyman.MissingReward`
+            says why, and counts as failed or as a timeout while the rollout itself came (status ok).
         success: the verified binary outcome; None takes a reward of exactly 0 or 1 as the outcome.
-        n_tokens: completion tokens.
+        n_tokens: completion tokens, up to 2^53.
         status: ok, failed, aborted or timeout; anything but ok is a missing result.
-        policy_version: the weights that generated it; None means those of the step.
-        trajectory_id: fragments of one trajectory share it and count as one outcome; their tokens add up. Tell them
-            together, or first the one that has the reward: told alone, one without is a missing result.
+        policy_version: the weights that generated it, in [0, 2^63); None means those of the step.
+        trajectory_id: text or a whole number of up to 2,048 bits; fragments of one trajectory share it and count as
+            one outcome; their tokens add up. Tell them together, or first the one that has the reward: told alone,
+            one without is a missing result.
         error: what went wrong, for the report.
         protected: the row trains even where its group has no signal, because the host's loss has another term for
             it; a verdict that sees it completes the group and keeps it.
