@@ -347,3 +347,45 @@ def test_options_that_no_file_can_hold_are_refused_by_name(value, why):
         from_mapping({"strategy": {"options": {"lower": value}}})
     with pytest.raises(ArgumentError, match=r"trainer.options"):
         from_mapping({"trainer": {"options": {"x": [value]}}})
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "0x" + "f" * 5000, "0b" + "1" * 64])
+def test_integers_beyond_64_bits_are_refused_by_name(tmp_path, number):
+    path = tmp_path / "run.toml"
+    for text in (
+        f"[trainer]\nsteps = {number}\n",
+        f"seeds = [{number}]\n",
+        f"[strategy.options]\nx = [{number}]\n",
+    ):
+        path.write_text(text)
+        with pytest.raises(
+            ArgumentError, match=r"run\.toml is not TOML: Exceeds the limit|must hold numbers of 64 bits"
+        ):
+            from_mapping(read_toml(path))
+    with pytest.raises(
+        ArgumentError, match=r"lower=.*cannot be read|strategy.options.lower must hold numbers of 64 bits"
+    ):
+        from_mapping({"strategy": {"options": parse_options([f"lower={number}"])}})
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"trainer": {"steps": True}}, "trainer.steps"),
+        ({"trainer": {"learning_rate": True}}, "trainer.learning_rate"),
+        ({"trainer": {"max_rollouts": True}}, "trainer.max_rollouts"),
+        ({"task": {"type": "rules", "seed": False}}, "task.seed"),
+        ({"seeds": [True]}, "seeds"),
+    ],
+)
+def test_true_and_false_are_no_numbers(values, name):
+    with pytest.raises(ArgumentError, match=f"^{name} must be a number, got"):
+        from_mapping(values)
+
+
+def test_a_flag_stays_one():
+    task = {"type": "reasoning_gym", "name": "countdown", "chat": True}
+    values = {"model": {"path": "x"}, "task": task, "trainer": {"options": {"use_vllm": True}}}
+    config = from_mapping(values)
+    assert config.task.chat is True
+    assert config.trainer.options == {"use_vllm": True}

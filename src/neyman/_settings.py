@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from datetime import date, time
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 
 from neyman.errors import ArgumentError, missing_extra
 
@@ -39,6 +39,8 @@ def parse_options(words: list[str]) -> dict[str, Any]:
             options[key] = tomllib.loads(f"value = {text}")["value"]
         except (tomllib.TOMLDecodeError, RecursionError):
             options[key] = text
+        except ValueError as error:  # an integer of more digits than Python reads
+            raise ArgumentError(f"{key}={text[:40]}... cannot be read: {error}") from None
     return options
 
 
@@ -92,11 +94,14 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def __init__(self, **values: Any) -> None:
-        _check_depth(values)
+        _check_values(values)
+        wrong = _flags_for_numbers(values, type(self))
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ArgumentError(explain(error, type(self))) from None
+            wrong.append(explain(error, type(self)))
+        if wrong:
+            raise ArgumentError("\n".join(wrong))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -109,20 +114,51 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ArgumentError(f"the configuration {path} cannot be read: {error}") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also an integer of more digits than Python reads
         raise ArgumentError(f"{path} is not TOML: {error}") from error
 
 
-def _check_depth(values: Mapping[str, Any]) -> None:
-    """Refuse what is nested so deeply that showing it or writing it down would overflow the stack."""
+def _flags_for_numbers(values: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
+    """Return a line for each true or false in the place of a number, which pydantic would read as 1 or 0."""
+    lines = []
     for name, value in values.items():
-        level, depth = [value], 0
-        while level := [inner for outer in level for inner in _inside(outer)]:
-            depth += 1
+        items = value if isinstance(value, list | tuple) else (value,)
+        if name in model.model_fields and any(isinstance(item, bool) for item in items):
+            kinds = _kinds(model.model_fields[name].annotation)
+            if kinds & {int, float} and bool not in kinds:
+                lines.append(f"{name} must be a number, got {value!r:.80}")
+    return lines
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """Return the types that an annotation is made of, down to those of a tuple's items."""
+    inner = get_args(annotation)
+    return {annotation} if not inner else {kind for part in inner for kind in _kinds(part)}
+
+
+def _check_values(values: Mapping[str, Any]) -> None:
+    """Refuse what cannot be shown or written down: nested too deeply for the stack, or numbers with too many digits."""
+    for name, value in values.items():
+        level, depth = [(name, value)], 0
+        while level:
+            for place, item in level:
+                if isinstance(item, int) and not -(2**63) <= item < 2**63:
+                    raise ArgumentError(f"{place} must hold numbers of 64 bits, but has a larger one")
+            level = [inner for outer in level for inner in _named_inside(*outer)]
+            depth += bool(level)
             if depth > _DEEPEST:
                 raise ArgumentError(
                     f"{name} is nested deeper than {_DEEPEST} levels; settings are one to three levels deep"
                 )
+
+
+def _named_inside(name: str, value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        keys = [(name, key) for key in value]
+        return keys + [
+            (f"{name}.{key}" if isinstance(key, str) else name, item) for key, item in value.items()
+        ]
+    return [(name, item) for item in _inside(value)]
 
 
 def _inside(value: Any) -> list[Any]:

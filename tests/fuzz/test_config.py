@@ -48,11 +48,24 @@ def build(settings: Any) -> Config | None:
         said = str(error)
     else:
         assert from_mapping(read_back(config)) == config
+        flags_remain(settings, config.model_dump())
         return config
     assert said.strip()
     assert "pydantic" not in said
     assert "Traceback" not in said
     return None
+
+
+def flags_remain(given: Any, built: Any) -> None:
+    """What was true or false is so still, and no number."""
+    if isinstance(given, dict):
+        for key, value in given.items():
+            flags_remain(value, built[key])
+    elif isinstance(given, list | tuple):
+        for value, kept in zip(given, built, strict=True):
+            flags_remain(value, kept)
+    elif isinstance(given, bool):
+        assert built is given
 
 
 def read_back(config: Config) -> Any:
@@ -120,10 +133,37 @@ def test_files_with_edited_bytes(folder: Path, data: bytes) -> None:
     count("config, bytes", "no TOML")
 
 
+_LITERALS = st.sampled_from(
+    ["true", "false", "-1", "2.5", "inf", "nan", "1e400", "9" * 400, "9" * 5000, "-" + "9" * 5000, "0x" + "f" * 5000,
+     "1979-05-27", "07:32:00", "[]", "[1, true]", "{}", '"text"', "[" + "9" * 5000 + "]"]
+)  # fmt: skip
+
+
+@given(st.sampled_from([n for n, line in enumerate(_TOML.splitlines()) if b" = " in line]), _LITERALS)
+def test_files_with_other_literals(folder: Path, line: int, literal: str) -> None:
+    lines = _TOML.decode().splitlines()
+    key = lines[line].partition(" = ")[0]
+    lines[line] = f"{key} = {literal}"
+    path = folder / "literal.toml"
+    path.write_text("\n".join(lines))
+    try:
+        settings = read_toml(path)
+    except ArgumentError as error:
+        said = str(error)
+    else:
+        config = build(settings)
+        count("config, literals", "refused" if config is None else "built")
+        return
+    assert str(path) in said
+    count("config, literals", "no TOML")
+
+
 @given(
     st.lists(
         st.text(max_size=20)
-        | st.sampled_from(["a=[[", "a=1e999", "=1", "a=" + "[" * 3000, "a=\n[b]", "a=1\nb=2"])
+        | st.sampled_from(
+            ["a=" + "9" * 5000, "a=[[", "a=1e999", "=1", "a=" + "[" * 3000, "a=\n[b]", "a=1\nb=2"]
+        )
     )
 )
 def test_options_of_any_words(words: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ LOGS: dict[str, Rows] = {
     ],
 }
 SUFFIXES = ("parquet", "jsonl", "csv", "tsv")
+_named = st.sampled_from([str.lower, str.upper])  # a file's suffix means the same in either case
 
 
 def encoded(rows: Rows, suffix: str) -> bytes:
@@ -84,9 +86,13 @@ def encoded(rows: Rows, suffix: str) -> bytes:
     return text.getvalue().encode("utf-8", "surrogatepass")
 
 
-def as_parquet(rows: Rows) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), buffer)
+def as_parquet(rows: Rows, twice: int | None = None) -> bytes:
+    """Return rows as parquet, with one of the columns there twice."""
+    buffer, table = io.BytesIO(), pa.Table.from_pylist(rows)
+    if twice is not None:
+        at = twice % table.num_columns
+        table = table.append_column(table.field(at), table.column(at))
+    pq.write_table(table, buffer)
     return buffer.getvalue()
 
 
@@ -133,9 +139,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("name", "suffix"), VALID)
 def test_logs_with_edited_bytes(folder: Path, name: str, suffix: str) -> None:
-    @given(edited(VALID[name, suffix]))
-    def try_one(data: bytes) -> None:
-        read_one = read(folder / f"{name}.{suffix}", data)
+    @given(edited(VALID[name, suffix]), _named)
+    def try_one(data: bytes, case: Callable[[str], str]) -> None:
+        read_one = read(folder / f"{name}.{case(suffix)}", data)
         count(f"replay, {suffix}, bytes", "refused" if read_one is None else "read")
 
     try_one()
@@ -151,9 +157,10 @@ def changed_rows(draw: st.DrawFn, rows: Rows) -> Rows:
 
 @pytest.mark.parametrize(("name", "suffix"), VALID)
 def test_logs_with_other_values(folder: Path, name: str, suffix: str) -> None:
-    @given(changed_rows(LOGS[name]), st.sampled_from([None, 0.5, -1.0]))
-    def try_one(rows: Rows, threshold: float | None) -> None:
-        read_one = read(folder / f"{name}.{suffix}", encoded(rows, suffix), success_threshold=threshold)
+    @given(changed_rows(LOGS[name]), st.sampled_from([None, 0.5, -1.0]), _named)
+    def try_one(rows: Rows, threshold: float | None, case: Callable[[str], str]) -> None:
+        path = folder / f"{name}.{case(suffix)}"
+        read_one = read(path, encoded(rows, suffix), success_threshold=threshold)
         count(f"replay, {suffix}, values", "refused" if read_one is None else "read")
         if read_one is None:
             return
@@ -166,6 +173,18 @@ def test_logs_with_other_values(folder: Path, name: str, suffix: str) -> None:
             assert written <= lines <= len(rows), "a row was lost, or read twice"
 
     try_one()
+
+
+@given(st.sampled_from(sorted(LOGS)), st.integers(0, 9))
+def test_logs_and_problems_with_a_column_twice(folder: Path, name: str, column: int) -> None:
+    path = folder / "twice.parquet"
+    for rows, reader in ((LOGS[name], read_logs), (PROBLEMS, load_problems)):
+        path.write_bytes(as_parquet(rows, twice=column))
+        _, said = refusal(
+            lambda reader=reader: reader([path] if reader is read_logs else path), path, ArgumentError
+        )
+        assert "rename one" in said
+        count("parquet, a column twice", "refused")
 
 
 _NAMED = ("p", "r", "s", "k", "n", "t")
@@ -195,14 +214,18 @@ CHATS: Rows = [{"prompt": _messages(f"{i}?"), "answer": str(i)} for i in range(4
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("rows", [PROBLEMS, CHATS], ids=["text", "chat"])
 def test_problems_with_edited_bytes_or_other_values(folder: Path, rows: Rows, suffix: str) -> None:
-    valid, path = encoded(rows, suffix), folder / f"problems.{suffix}"
+    valid = encoded(rows, suffix)
 
-    @given(edited(valid) | changed_rows(rows))
-    def try_one(damaged: bytes | Rows) -> None:
+    @given(edited(valid) | changed_rows(rows), _named)
+    def try_one(damaged: bytes | Rows, case: Callable[[str], str]) -> None:
+        path = folder / f"problems.{case(suffix)}"
         path.write_bytes(damaged if isinstance(damaged, bytes) else encoded(damaged, suffix))
         problems, said = refusal(lambda: load_problems(path, duplicates="number"), path, NeymanError)
         assert said or problems
         assert said or all(isinstance(one.answer, str) and one.answer for one in problems)
+        if suffix == "jsonl" and isinstance(damaged, list):
+            answers = [row.get("answer") for row in damaged]
+            assert said or not any(isinstance(a, float) and not math.isfinite(a) for a in answers)
         count(f"task data, {suffix}", "refused" if said else "read")
 
     try_one()

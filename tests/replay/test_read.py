@@ -331,6 +331,21 @@ def test_a_field_of_csv_may_be_longer_than_pythons_default_and_the_default_stays
     assert csv.field_size_limit() == before
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_suffix_means_the_same_in_upper_case(tmp_path, suffix):
+    lower = write(tmp_path / f"log.{suffix}", ROLLOUTS)
+    trace, _, _ = read_logs([lower])
+    upper, _, _ = read_logs([lower.rename(tmp_path / f"LOG.{suffix.upper()}")])
+    assert per_prompt(upper) == per_prompt(trace)
+
+
+def test_a_parquet_file_with_a_column_twice_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_arrays([["a"], ["b"], [1]], names=["prompt", "prompt", "reward"]), path)
+    with pytest.raises(ArgumentError, match=r"a\.parquet names the column 'prompt' twice; rename one"):
+        read_logs([path])
+
+
 @given(st.binary(max_size=300), st.sampled_from([".jsonl", ".csv", ".parquet", ".tsv", ""]))
 def test_any_bytes_are_read_or_refused(tmp_path_factory, content, suffix):
     path = tmp_path_factory.mktemp("bytes") / f"a{suffix}"

@@ -1,3 +1,4 @@
+import csv
 import json
 
 import pytest
@@ -60,7 +61,11 @@ def test_chat_prompts_and_numbers_are_read(tmp_path):
         ),
         ("d.jsonl", '\n{"prompt": "a", "answer": null}', r"d\.jsonl:2: field 'answer' is empty"),
         ("d.jsonl", '{"prompt": "a", "answer": ""}', r"d\.jsonl:1: field 'answer' is empty"),
-        ("d.jsonl", '{"prompt": "a", "answer": true}', r"field 'answer' must be text or a number, got True"),
+        (
+            "d.jsonl",
+            '{"prompt": "a", "answer": true}',
+            r"field 'answer' must be text or a finite number, got True",
+        ),
         ("d.jsonl", '{"prompt": 3, "answer": "1"}', r"d\.jsonl:1: field 'prompt' must be text or a list"),
         (
             "d.jsonl",
@@ -100,8 +105,8 @@ def test_a_huge_line_is_refused_before_it_is_held(tmp_path):
 
 
 def test_a_quote_that_never_closes_is_refused_before_it_is_held(tmp_path):
-    path = write(tmp_path / "d.csv", 'prompt,answer\n"' + "x" * 1000 * 200 + "\n" * 10)
-    with pytest.raises(ArgumentError, match="field larger than field limit"):
+    path = write(tmp_path / "d.csv", 'prompt,answer\n"' + ("x" * 1000 + "\n") * 1100)
+    with pytest.raises(ArgumentError, match="a record is longer than 1048576 bytes; is a quote left open"):
         load_problems(path)
 
 
@@ -185,3 +190,47 @@ def test_a_parquet_file_that_is_damaged_behind_its_footer_is_refused_by_name(tmp
     path.write_bytes(b'"' + whole)  # every page is a byte further than the footer says
     with pytest.raises(ArgumentError, match=r"d\.parquet: damaged after row 0"):
         load_problems(path)
+
+
+def test_a_parquet_file_with_a_column_twice_is_refused(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_arrays([["a"], ["b"], ["1"]], names=["prompt", "prompt", "answer"])
+    pq.write_table(table, tmp_path / "d.parquet")
+    with pytest.raises(ArgumentError, match=r"d\.parquet: column names repeat: .*rename one"):
+        load_problems(tmp_path / "d.parquet")
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "-Infinity"])
+def test_an_answer_that_is_no_finite_number_is_refused(tmp_path, number):
+    path = write(tmp_path / "d.jsonl", f'{{"prompt": "a", "answer": {number}}}\n')
+    with pytest.raises(ArgumentError, match=r"d\.jsonl:1: field 'answer' must be text or a finite number"):
+        load_problems(path)
+
+
+def test_a_field_of_csv_may_be_as_long_as_a_line_and_pythons_own_limit_stays(tmp_path):
+    before = csv.field_size_limit()
+    path = write(tmp_path / "d.csv", f"prompt,answer\n{'x' * 200_000},1\n")
+    assert len(load_problems(path)[0].prompt) == 200_000
+    with pytest.raises(ArgumentError, match="longer than 1000 bytes"):
+        load_problems(path, max_line_bytes=1000)
+    with pytest.raises(ArgumentError, match="max_line_bytes"):
+        load_problems(path, max_line_bytes=2**31)
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv", "parquet"])
+def test_a_suffix_means_the_same_in_upper_case(tmp_path, suffix):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tab = "\t" if suffix == "tsv" else ","
+    path = tmp_path / f"d.{suffix.upper()}"
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist([{"prompt": "a", "answer": "1"}]), path)
+    elif suffix == "jsonl":
+        write(path, '{"prompt": "a", "answer": "1"}\n')
+    else:
+        write(path, f"prompt{tab}answer\na{tab}1\n")
+    assert load_problems(path) == [problem("a", "1")]

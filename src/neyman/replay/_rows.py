@@ -138,6 +138,7 @@ class ParquetTable:
                 self.columns = tuple(schema.names)
         except (self._error, UnicodeError) as error:
             raise ArgumentError(f"{path} is no parquet file, or is cut short: {error}") from error
+        _once(self.columns, f"{path}")
         kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
         self.numeric: frozenset[str] | None = frozenset(
             field.name for field in schema if any(kind(field.type) for kind in kinds)
@@ -222,9 +223,7 @@ class CsvTable:
         if not header or not any(name.strip() for name in header):
             raise ArgumentError(f"{path} has no header: its first line must name the columns")
         self.columns = tuple(name.strip() for name in header)
-        if len(set(self.columns)) != len(self.columns):
-            twice = next(name for name in self.columns if self.columns.count(name) > 1)
-            raise ArgumentError(f"{path}, line 1 names the column {twice!r} twice; rename one")
+        _once(self.columns, f"{path}, line 1")
 
     def _records(self) -> Iterator[tuple[int, dict[str, Any], int]]:
         with _reading(self.path) as (reader, bound):
@@ -246,6 +245,13 @@ class CsvTable:
         return _gather(self.path, self._records(), names)
 
 
+def _once(columns: Sequence[str], where: str) -> None:
+    """Refuse columns of which two have one name: which of them is meant cannot be told."""
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise ArgumentError(f"{where} names the column {twice!r} twice; rename one")
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[tuple[Any, RecordBound]]:
     """Read a CSV file; the longest record is as long as the longest line, while it is read."""
@@ -256,7 +262,7 @@ def _reading(path: Path) -> Iterator[tuple[Any, RecordBound]]:
             f"{path}, line {number}: a record is longer than {LONGEST_LINE // 2**20} MiB; is a quote left open?"
         ),
     )
-    reader = csv.reader(bound.lines(_lines(path)), delimiter="\t" if path.suffix == ".tsv" else ",")
+    reader = csv.reader(bound.lines(_lines(path)), delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
     try:
         yield reader, bound
     except csv.Error as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from neyman.errors import ArgumentError, missing_extra
 from neyman.tasks._task import Duplicates, Problem, Prompt, Task, problem, resolve_duplicates
 
 MAX_LINE_BYTES = 1 << 20
+_LONGEST = 2**31 - 1  # the csv module takes no larger limit everywhere
 _SUFFIXES = ".jsonl, .ndjson, .json (one object a line), .csv, .tsv, .parquet"
 
 
@@ -57,6 +59,15 @@ def _jsonl(path: Path, limit: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield f"{path}:{number}", row
 
 
+def _next(reader: Iterator[list[str]], limit: int) -> list[str] | None:
+    """Return the next record, of which a field may be as long as a line; the csv module's own limit is global."""
+    before = csv.field_size_limit(limit)
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(before)
+
+
 def _csv(path: Path, limit: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
     bound = RecordBound(
         limit,
@@ -66,17 +77,17 @@ def _csv(path: Path, limit: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
     )
     reader = csv.reader(
         bound.lines(_lines(path, limit)),
-        delimiter="\t" if path.suffix == ".tsv" else ",",
+        delimiter="\t" if path.suffix.lower() == ".tsv" else ",",
         strict=True,
     )
     try:
-        header = next(reader, None)
+        header = _next(reader, limit)
         if header is None:
             raise ArgumentError(f"{path}: the file is empty; its first line must name the columns")
         if len(set(header)) != len(header):
             raise ArgumentError(f"{path}:1: column names repeat: {header}; rename one")
         bound.close()
-        while (values := next(reader, None)) is not None:
+        while (values := _next(reader, limit)) is not None:
             bound.close()
             if not values:
                 continue
@@ -99,7 +110,10 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[
         raise missing_extra("pyarrow", "train", "reading parquet") from error
     try:
         with pq.ParquetFile(path) as file:
-            there = set(file.schema_arrow.names)
+            names = file.schema_arrow.names
+        there = set(names)
+        if len(there) != len(names):
+            raise ArgumentError(f"{path}: column names repeat: {names}; rename one")
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise ArgumentError(f"{path}: not a parquet file, or cut short: {error}") from error
@@ -183,9 +197,11 @@ def _prompt(where: str, name: str, value: Any) -> Prompt:
 def _answer(where: str, name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise ArgumentError(f"{where}: field {name!r} must be text or a number, got {value!r:.120}")
+    if isinstance(value, float) and math.isfinite(value):
+        return str(value)
+    raise ArgumentError(f"{where}: field {name!r} must be text or a finite number, got {value!r:.120}")
 
 
 def load_problems(
@@ -203,11 +219,11 @@ def load_problems(
     Args:
         path: JSONL, CSV, TSV or parquet file, by suffix, or a folder written by ``save_to_disk``.
         prompt: name of the field with the prompt: text, or a list of chat messages.
-        answer: name of the field with the answer: text, or a number.
+        answer: name of the field with the answer: text, or a finite number.
         metadata: further fields to keep with each problem.
         split: of a folder that holds several.
         duplicates: what to do with rows of equal prompt and answer: "refuse", "drop", "number".
-        max_line_bytes: longest line of a text file.
+        max_line_bytes: longest line, and longest CSV record, of a text file; below 2 GiB.
 
     Returns:
         The problems, in file order, ids by content.
@@ -216,7 +232,7 @@ def load_problems(
         ArgumentError: names the file, the line or row, and the field.
         MissingExtraError: parquet or a folder, and ``pyarrow`` or ``datasets`` is not installed.
     """
-    limit = _checks.integer("max_line_bytes", max_line_bytes, low=1)
+    limit = _checks.integer("max_line_bytes", max_line_bytes, low=1, high=_LONGEST)
     location = Path(path)
     kept = tuple(metadata)
     problems: list[Problem] = []
