@@ -247,8 +247,8 @@ class CsvTable:
 
 def _once(columns: Sequence[str], where: str) -> None:
     """Refuse columns of which two have one name: which of them is meant cannot be told."""
-    twice = next((name for name in columns if columns.count(name) > 1), None)
-    if twice is not None:
+    if len(set(columns)) < len(columns):
+        twice = next(name for name in columns if columns.count(name) > 1)
         raise ArgumentError(f"{where} names the column {twice!r} twice; rename one")
 
 
