@@ -16,6 +16,7 @@ from neyman.errors import ArgumentError, InfeasibleError
 
 FloatP = NDArray[np.float64]  # one float per prompt
 IntP = NDArray[np.int64]  # one integer per prompt
+_MOST_BITS = 2048  # of a whole number that can be shown and saved as digits
 
 
 def _show(value: Any) -> str:
@@ -72,17 +73,23 @@ def integer(name: str, value: Any, *, low: int | None = None, high: int | None =
     """Return one whole number within [low, high], or raise naming the legal range."""
     if type(value) is int and (low is None or value >= low) and (high is None or value <= high):
         return value  # nearly every call, and there is one for each rollout
-    if isinstance(value, bool) or not np.isscalar(value) or isinstance(value, str | bytes):
-        raise ArgumentError(f"{name} must be a whole number, got {value!r}")
-    number = float(np.real(value))
-    if not np.isfinite(number) or number != np.floor(number) or np.iscomplexobj(value):
-        raise ArgumentError(f"{name} must be a whole number, got {value!r}")
     given: Any = value  # np.isscalar narrows the type to more than int() takes
+    if isinstance(value, bool) or not np.isscalar(value) or isinstance(value, str | bytes):
+        raise ArgumentError(f"{name} must be a whole number, got {given!r}")
+    if not isinstance(value, int):
+        number = float(np.real(given))
+        if not np.isfinite(number) or number != np.floor(number) or np.iscomplexobj(given):
+            raise ArgumentError(f"{name} must be a whole number, got {given!r}")
     whole = int(given)
     if (low is not None and whole < low) or (high is not None and whole > high):
         legal = f">= {low}" if high is None else f"<= {high}" if low is None else f"in [{low}, {high}]"
-        raise ArgumentError(f"{name} must be {legal}, got {whole}")
+        raise ArgumentError(f"{name} must be {legal}, got {_digits(whole)}")
     return whole
+
+
+def _digits(whole: int) -> str:
+    """Show a whole number, however large: Python refuses to write out thousands of digits."""
+    return str(whole) if whole.bit_length() <= _MOST_BITS else f"a number of {whole.bit_length():,} bits"
 
 
 def multiple(name: str, value: int, divisor: int) -> int:
@@ -98,10 +105,14 @@ def real(
     name: str, value: Any, *, low: float | None = None, high: float | None = None, open_low: bool = False
 ) -> float:
     """Return one finite number within [low, high] (or (low, high] with ``open_low``), or raise."""
+    if isinstance(value, bool | np.bool_ | str | bytes):
+        raise ArgumentError(f"{name} must be a number, got {value!r}")
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{name} must be a number, got {value!r}") from error
+    except OverflowError as error:
+        raise ArgumentError(f"{name} must be a number within floats, got {_digits(int(value))}") from error
     below = low is not None and (number <= low if open_low else number < low)
     if not np.isfinite(number) or below or (high is not None and number > high):
         bracket = "(" if open_low else "["
@@ -117,6 +128,10 @@ def prompt_ids(name: str, value: Iterable[Any]) -> list[str | int]:
             f"{name} must be a sequence of prompt ids, got {value!r:.80}; wrap one id in a list"
         )
     items = value.tolist() if isinstance(value, np.ndarray) else list(value)
+    if any(isinstance(item, int) and item.bit_length() > _MOST_BITS for item in items):
+        raise ArgumentError(
+            f"{name} must hold integers of at most {_MOST_BITS:,} bits; use text for longer names"
+        )
     if set(map(type, items)) <= {str, int}:
         return items
     ids: list[str | int] = []
