@@ -205,6 +205,8 @@ def test_unknown_strategies_and_sizes_are_refused_with_the_legal_ones():
         {"width": 0},
         {"beyond": "guess"},
         {"prompts_per_step": 6},
+        {"prompts_per_step": 0},
+        {"prompts_per_step": "5"},
     ):
         with pytest.raises(ArgumentError):
             settings_for(trace, **{"group_size": 8, **wrong})

@@ -68,13 +68,15 @@ def settings_for(
     Raises:
         ArgumentError: a number outside its range, or more prompts a step than the record has.
     """
-    if prompts_per_step is not None and prompts_per_step > trace.prompts:
+    if prompts_per_step is None:
+        prompts_per_step = min(PROMPTS_PER_STEP, trace.prompts)
+    elif integer("prompts_per_step", prompts_per_step, low=1) > trace.prompts:
         raise ArgumentError(
             f"prompts_per_step must be <= the record's {trace.prompts} prompts, got {prompts_per_step}"
         )
     return Settings(
         group_size=group_size,
-        prompts_per_step=prompts_per_step or min(PROMPTS_PER_STEP, trace.prompts),
+        prompts_per_step=prompts_per_step,
         passes=trace.passes if passes is None else passes,
         width=width,
         beyond=beyond,
