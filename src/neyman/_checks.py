@@ -16,7 +16,7 @@ from neyman.errors import ArgumentError, InfeasibleError
 
 FloatP = NDArray[np.float64]  # one float per prompt
 IntP = NDArray[np.int64]  # one integer per prompt
-_MOST_BITS = 2048  # of a whole number that can be shown and saved as digits
+MOST_BITS = 2048  # of a whole number that can be shown and saved as digits
 
 
 def _show(value: Any) -> str:
@@ -89,7 +89,7 @@ def integer(name: str, value: Any, *, low: int | None = None, high: int | None =
 
 def _digits(whole: int) -> str:
     """Show a whole number, however large: Python refuses to write out thousands of digits."""
-    return str(whole) if whole.bit_length() <= _MOST_BITS else f"a number of {whole.bit_length():,} bits"
+    return str(whole) if whole.bit_length() <= MOST_BITS else f"a number of {whole.bit_length():,} bits"
 
 
 def multiple(name: str, value: int, divisor: int) -> int:
@@ -128,9 +128,9 @@ def prompt_ids(name: str, value: Iterable[Any]) -> list[str | int]:
             f"{name} must be a sequence of prompt ids, got {value!r:.80}; wrap one id in a list"
         )
     items = value.tolist() if isinstance(value, np.ndarray) else list(value)
-    if any(isinstance(item, int) and item.bit_length() > _MOST_BITS for item in items):
+    if any(isinstance(item, int) and item.bit_length() > MOST_BITS for item in items):
         raise ArgumentError(
-            f"{name} must hold integers of at most {_MOST_BITS:,} bits; use text for longer names"
+            f"{name} must hold integers of at most {MOST_BITS:,} bits; use text for longer names"
         )
     if set(map(type, items)) <= {str, int}:
         return items

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from neyman._checks import integer
+from neyman._checks import MOST_BITS, integer
 from neyman.errors import ArgumentError, ContractError
 from neyman.groups import OUT, VALID, Group, Slot
 from neyman.keyed import PromptId
@@ -20,7 +20,6 @@ _OK = Status.OK  # looked up for every rollout
 _TOLERANCE = 1e-6
 _MOST_TOKENS = 2**53  # whole numbers beyond are no floats, which weights are computed in
 _LAST_VERSION = 2**63 - 1  # a batch holds versions as int64
-_NAME_BITS = 2048  # a longer number may have too many digits for JSON
 
 Place = tuple[int, Group, Slot]  # a group's index, the group, and the slot that a rollout was drawn for
 
@@ -303,11 +302,11 @@ def _trajectory(outcome: Outcome) -> str | int | None:
         return name
     if isinstance(name, str):
         return str(name)
-    if isinstance(name, int | np.integer) and int(name).bit_length() <= _NAME_BITS:
+    if isinstance(name, int | np.integer) and int(name).bit_length() <= MOST_BITS:
         return int(name)
     raise _refused(
         outcome,
-        f"has the trajectory_id {_brief(name)}; tell text or a whole number of up to {_NAME_BITS} bits, which can be "
+        f"has the trajectory_id {_brief(name)}; tell text or a whole number of up to {MOST_BITS} bits, which can be "
         "saved",
     )
 
