@@ -36,7 +36,7 @@ def test_success_is_the_generators_own_full_score():
         "9**9**9**9",
         "",
     ]
-    with ReasoningGymVerifier(timeout_seconds=3.0) as verifier:
+    with ReasoningGymVerifier(timeout_seconds=8.0) as verifier:
         verdicts = verifier.verify(said, [easy.answer] * 6, [easy] * 6)
         assert verdicts[:4] == [True, True, True, False]
         assert True not in verdicts[4:]

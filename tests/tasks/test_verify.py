@@ -10,6 +10,11 @@ import pytest
 from neyman.errors import ArgumentError, RunFailedError
 from neyman.tasks import ExactMatch, KillableVerifier, MathVerify, problem
 
+#: Seconds within which a verdict of a healthy judge must come, also on a loaded machine.
+SHORT = 3.0
+#: Seconds that pass only where something is wrong.
+PATIENT = 60.0
+
 JUDGES = """
 import os, subprocess, time
 import numpy as np
@@ -38,6 +43,11 @@ def judge(completion, answer, metadata):
         return metadata["key"] == answer
     if completion == "slow":
         time.sleep(0.4)
+    if completion == "meet":
+        folder, guests = metadata["folder"], metadata["guests"]
+        open(os.path.join(folder, f"{os.getpid()}-{time.monotonic_ns()}"), "w").close()
+        while len(os.listdir(folder)) < guests:
+            time.sleep(0.01)
     if completion == "child":
         return subprocess.run(["sleep", "3600"]).returncode == 0
     if completion.startswith("say "):
@@ -63,12 +73,10 @@ def test_exact_match_looks_through_white_space_only():
 
 
 def test_a_judge_that_hangs_costs_its_time_and_one_missing_verdict(judge):
-    with KillableVerifier(judge, timeout_seconds=1.0) as verifier:
+    with KillableVerifier(judge, timeout_seconds=SHORT) as verifier:
         assert verifier.verify(["a"], ["a"], []) == [True]
-        start = time.monotonic()
         # Sleep can be interrupted; the power holds the interpreter's lock inside C code, where no alarm helps.
         assert verifier.verify(["sleep", "a", "spin", "b"], ["a"] * 4, []) == [None, True, None, False]
-        assert 2.0 <= time.monotonic() - start < 30.0
         assert verifier.counts == {"judged": 3, "timeouts": 2, "memory": 0, "deaths": 0, "errors": 0}
 
 
@@ -113,28 +121,29 @@ def test_long_completions_metadata_and_any_characters_arrive_whole(judge):
         assert verifier.verify(["metadata", "metadata", long], ["v", "w", long], rows) == [True, False, True]
 
 
-def test_workers_share_the_load_and_equal_requests_are_judged_once(judge):
-    with KillableVerifier(judge, workers=4) as verifier:
-        verifier.verify(["a", "b", "c", "d"], ["a"] * 4, [])
-        start = time.monotonic()
-        answers = [str(i) for i in range(4)]
-        assert verifier.verify(["slow"] * 4, answers, []) == [False] * 4
-        # One after the other they would need 1.6 s.
-        assert time.monotonic() - start < 1.3
-        start = time.monotonic()
-        assert verifier.verify(["slow"] * 50, ["slow"] * 50, []) == [True] * 50
-        assert time.monotonic() - start < 5.0
-        assert verifier.counts["judged"] == 58
+def test_workers_judge_at_the_same_time(judge, tmp_path):
+    # Each waits until all four are there, so one after the other would end at the first one's time.
+    rows = [problem(str(i), "meet", {"folder": str(tmp_path), "guests": 4, "guest": i}) for i in range(4)]
+    with KillableVerifier(judge, workers=4, timeout_seconds=PATIENT) as verifier:
+        assert verifier.verify(["meet"] * 4, ["meet"] * 4, rows) == [True] * 4
+
+
+def test_equal_requests_are_judged_once(judge, tmp_path):
+    rows = [problem("p", "meet", {"folder": str(tmp_path), "guests": 1})] * 50
+    with KillableVerifier(judge, timeout_seconds=PATIENT) as verifier:
+        assert verifier.verify(["meet"] * 50, ["meet"] * 50, rows) == [True] * 50
+        assert verifier.counts["judged"] == 50
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_it_works_off_the_main_thread(judge):
     verdicts = []
-    with KillableVerifier(judge, timeout_seconds=0.5) as verifier:
+    with KillableVerifier(judge, timeout_seconds=SHORT) as verifier:
         thread = threading.Thread(
             target=lambda: verdicts.extend(verifier.verify(["sleep", "a"], ["a"] * 2, []))
         )
         thread.start()
-        thread.join(60.0)
+        thread.join(PATIENT)
     assert verdicts == [None, True]
 
 
@@ -170,11 +179,15 @@ def _children(group):
 
 
 def test_what_a_judge_started_ends_with_its_worker(judge):
-    with KillableVerifier(judge, timeout_seconds=1.0) as verifier:
+    with KillableVerifier(judge, timeout_seconds=SHORT) as verifier:
         assert verifier.verify(["a"], ["a"], []) == [True]
         group = verifier._workers[0].process.pid
         assert verifier.verify(["child"], ["a"], []) == [None]
-        assert _children(group) == []
+        # The signal is sent when the verdict comes; the system ends the process when it next runs.
+        deadline = time.monotonic() + PATIENT
+        while _children(group):
+            assert time.monotonic() < deadline, "what the judge started outlived its worker"
+            time.sleep(0.05)
 
 
 def test_descriptors_beyond_1023_are_read(judge):
@@ -274,7 +287,7 @@ def test_math_verify_judges_meaning_and_survives_a_tower_of_powers():
         ("$9^{9^{9}}$", "4", None),
         ("4", "$4$", True),
     ]
-    with MathVerify(timeout_seconds=4.0) as verifier:
+    with MathVerify(timeout_seconds=8.0) as verifier:
         said, meant, verdicts = zip(*cases, strict=True)
         assert verifier.verify(said, meant, []) == list(verdicts)
         assert verifier.counts == {"judged": 8, "timeouts": 1, "memory": 0, "deaths": 0, "errors": 1}
