@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 from neyman._compare_command import CORE, CompareCommand, cells_of, compare_command
 from neyman.errors import ArgumentError
 from neyman.lab import strategy_names
+from neyman.presets import PRESETS
 
 SMALL = [
     "--regimes", "easy", "--strategies", "uniform,oracle", "--seeds", "2", "--rates", "1e-3", "--rows", "32",
@@ -72,3 +73,8 @@ def test_the_core_grid_is_of_known_strategies(tmp_path):
         out=tmp_path, strategies="core", regimes="hard,ushape,easy", seeds=5, rates="3e-4,6e-4,1.2e-3"
     )
     assert len(cells_of(command)) == 3 * len(CORE) * 5 * 3
+
+
+def test_all_is_every_preset_beside_the_oracle(tmp_path):
+    cells = cells_of(CompareCommand(out=tmp_path, strategies="all", regimes="hard", seeds=1, rates="1e-3"))
+    assert {cell.experiment.strategy for cell in cells} == {*PRESETS, "neyman-told", "oracle"}

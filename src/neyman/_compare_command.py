@@ -18,6 +18,7 @@ from rich.text import Text
 
 from neyman.errors import ArgumentError
 from neyman.files import write_atomic
+from neyman.presets import PRESETS
 
 if TYPE_CHECKING:
     from neyman.lab.grid import Cell
@@ -38,7 +39,7 @@ class CompareCommand:
     regimes: str = "hard,ushape"
     """Spreads of difficulty, separated by commas: hard, ushape, easy."""
     strategies: str = "uniform,vip,neyman,oracle"
-    """Presets, and what docs/lab.md names: "oracle", "vip-oracle", "neyman-told"; or "core"."""
+    """Presets, and what docs/lab.md names: "oracle", "vip-oracle", "neyman-told"; or "core", or "all"."""
     seeds: int = 3
     """How many: first_seed, first_seed + 1, ..."""
     first_seed: int = 0
@@ -123,7 +124,8 @@ def cells_of(command: CompareCommand) -> list[Cell]:
     from neyman.lab.grid import grid  # noqa: PLC0415
     from neyman.lab.strategies import strategy_names  # noqa: PLC0415
 
-    names = list(CORE) if command.strategies == "core" else _list("strategies", command.strategies, str)
+    short = {"core": CORE, "all": (*PRESETS, "neyman-told", "oracle")}
+    names = list(short.get(command.strategies) or _list("strategies", command.strategies, str))
     unknown = [name for name in names if name not in strategy_names()]
     if unknown:
         raise ArgumentError(f"--strategies must be of {', '.join(strategy_names())}, got {unknown[0]!r}")
