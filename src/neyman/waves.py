@@ -55,13 +55,6 @@ class Waves:
                 f"the group size must be >= 2, got {self.size} for {len(engine.candidates)} candidates: a single "
                 "rollout can never be mixed; raise the budget (or train_rows), bring fewer prompts, or set group_size"
             )
-        verdict = engine.strategy.verdict
-        assert verdict is not None
-        if (price := getattr(verdict, "priced", None)) is not None:
-            verdict = price(step_view(engine), max(1, len(engine.candidates)))
-        self.verdict = verdict
-        self.looks = verdict.looks(self.size)
-        self._first = self.size if getattr(verdict, "speculate", False) else self.looks[0]
         keep = engine.strategy.keep
         rows = self.size if keep is None else min(self.size, keep.rows(engine.average))
         if rows < 2:
@@ -70,15 +63,28 @@ class Waves:
         self.target = _groups_to_train(engine.train_rows, rows) if is_filling else None
         self._undecided, self._committed = {}, 0
 
+    def price(self) -> None:
+        """Set the step's verdict, for the groups that it needs and by what the belief held when it began."""
+        engine = self._engine
+        verdict = engine.strategy.verdict
+        assert verdict is not None
+        if (price := getattr(verdict, "priced", None)) is not None:
+            needed = self.target or max(1, engine.budget.planned_rollouts // self.size)
+            verdict = price(step_view(engine, at_start=True), needed)
+        self.verdict = verdict
+        self.looks = verdict.looks(self.size)
+        self._first = self.size if getattr(verdict, "speculate", False) else self.looks[0]
+
     def begin(self) -> None:
         """Take over what earlier steps carried, and open the first wave."""
         self.prepare()
+        self.price()
         self.observed.advance()
         self._take_carried()
         self.advance()
 
     def restore(self) -> None:
-        """Take up a restored step."""
+        """Take up a restored step; its price follows once the belief is restored, too."""
         self.prepare()
         engine = self._engine
         self._undecided = {i: None for i in engine.live if engine.groups[i].phase is Phase.OPEN}

@@ -1,0 +1,74 @@
+"""`neyman` with full groups: the price of a rollout is that of the step, however it began and however often it stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+import neyman
+from neyman.beliefs import Counts
+from neyman.rules import StepView, WorthVerdict
+from strategies import Host, run_step, through_json
+
+POOL = range(200)
+
+
+def make(train_rows: int | None = 64) -> neyman.Controller:
+    """Return a controller that trains full groups of 4."""
+    closing = {} if train_rows else {"close": "fixed_spend", "over_provision": "auto"}
+    strategy = neyman.preset("neyman", group_size=4, belief=Counts()).with_options(**closing)
+    budget = neyman.Budget(rollouts=128)
+    return neyman.Controller(strategy, budget, train_rows=train_rows, pool=POOL, seed=3)
+
+
+@pytest.mark.parametrize("brought", [[], list(range(24))])
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_a_step_that_is_restored_has_the_price_that_it_began_with(brought, rounds):
+    """Which prompts are open and what the pool offers change within a step; what a rollout costs elsewhere does not."""
+    host, controller = Host(seed=5), make()
+    for _ in range(4):
+        run_step(controller, host, [])
+    controller.begin(brought)
+    for _ in range(rounds):
+        controller.tell(host.answer(controller.ask()))
+    assert not controller.is_done
+    restored = make()
+    restored.load_state_dict(through_json(controller.state_dict()))
+    assert restored._engine.waves.verdict == controller._engine.waves.verdict
+
+
+@dataclass
+class Needed:
+    """A verdict that writes down for how many groups it is priced."""
+
+    inner: WorthVerdict = field(default_factory=WorthVerdict)
+    groups: list[int] = field(default_factory=list)
+
+    def priced(self, view: StepView, groups: int) -> WorthVerdict:
+        self.groups.append(groups)
+        return self.inner.priced(view, groups)
+
+    def looks(self, group_size: int) -> tuple[int, ...]:
+        return self.inner.looks(group_size)
+
+    def decide(self, successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> str:
+        return self.inner.decide(successes, trials, group_size, prior)
+
+
+@pytest.mark.parametrize("brought", [[], list(range(24))])
+@pytest.mark.parametrize(("train_rows", "groups"), [(64, 16), (32, 8), (None, 32)])
+def test_the_price_is_for_the_groups_that_the_step_trains_whatever_the_host_brings(
+    brought, train_rows, groups
+):
+    """None brought is not one group: the cheapest of eight prompts is no price for the sixteenth."""
+    verdict, base = Needed(), make(train_rows)
+    controller = neyman.Controller(
+        base.strategy.with_options(verdict=verdict),
+        neyman.Budget(rollouts=128),
+        train_rows=train_rows,
+        pool=POOL,
+        seed=3,
+    )
+    controller.begin(brought)
+    assert verdict.groups == [groups]
