@@ -83,3 +83,38 @@ def test_a_state_of_other_members_changes_nothing():
     with pytest.raises(StateError, match="clock"):
         average.load_state_dict(damaged)
     np.testing.assert_array_equal(average.predict(["a"]), before)
+
+
+class Asked(Counts):
+    """Counts that say whether they were asked for a prediction."""
+
+    asked = False
+
+    def beta_parameters(self, ids):
+        self.asked = True
+        return super().beta_parameters(ids)
+
+
+@pytest.mark.parametrize("loser", [0, 1])
+def test_a_member_that_no_prediction_depends_on_is_not_asked_and_changes_no_bit(loser):
+    """Only a draw still asks those before the last that is heard, so that the same numbers are drawn."""
+    right, wrong = Asked(prior=(5.0, 5.0)), Asked(prior=(1e-3, 1e-3))
+    members = [wrong, right] if loser == 0 else [right, wrong]
+    belief = ModelAverage(members)
+    ids = [f"p{i}" for i in range(40)]
+    belief.update(ids, [4] * 40, [8] * 40)
+    assert 0.0 < belief.weights[loser] < 1e-30
+    every = [member.predict(ids) for member in members]
+    mean = belief.weights @ np.stack([mean for mean, _ in every])
+    variance = belief.weights @ np.stack([v + (m - mean) ** 2 for m, v in every])
+    spread = belief.weights @ np.stack([member.expected_variance(ids) for member in members])
+    mixed = belief.weights @ np.stack([member.mixed_probability(ids, 8) for member in members])
+    rng = np.random.default_rng(1)
+    draws = [member.sample(ids, rng) for member in members]
+    wrong.asked = False
+    assert [array.tolist() for array in belief.predict(ids)] == [mean.tolist(), variance.tolist()]
+    assert belief.expected_variance(ids).tolist() == spread.tolist()
+    assert belief.mixed_probability(ids, 8).tolist() == mixed.tolist()
+    assert not wrong.asked
+    assert belief.sample(ids, np.random.default_rng(1)).tolist() == draws[1 - loser].tolist()
+    assert wrong.asked == (loser == 0)

@@ -1,4 +1,4 @@
-"""`neyman` with full groups: the price of a rollout is that of the step, however it began and however often it stopped."""
+"""`neyman` with full groups: the price of a rollout is settled once for a step, for the groups that it trains."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from neyman.errors import ArgumentError, StateError
 
 _VERSION = 1
 _KEYS = ("members", "evidence")
+_NOTHING = 1e-30  # a weight with which no prediction is moved by as much as it is rounded
 
 
 @final
@@ -39,7 +40,8 @@ class ModelAverage:
         ArgumentError: fewer than two members, one given twice, or a memory outside its range.
 
     Guarantee: never further than ``log(members)`` nats from its best member's total log-likelihood while that is
-    remembered in full (``memory=1``). Cost: that of all members.
+    remembered in full (``memory=1``). Cost: an update that of all members, a prediction that of those whose weight is
+    above 1e-30: the average, as a float, is the same without the others.
 
     Source: ours; dynamic model averaging after Raftery, Karny and Ettler (2010).
 
@@ -87,24 +89,31 @@ class ModelAverage:
 
     def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return the mean and variance of the average."""
-        moments = [member.predict(ids) for member in self._members]
+        weights, members = self._heard()
+        moments = [member.predict(ids) for member in members]
         means = np.stack([mean for mean, _ in moments])
-        mean = self.weights @ means
-        second = self.weights @ (np.stack([variance for _, variance in moments]) + (means - mean) ** 2)
+        mean = weights @ means
+        second = weights @ (np.stack([variance for _, variance in moments]) + (means - mean) ** 2)
         return mean, second
 
     def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
         """Return E[p(1-p)] per prompt."""
-        return self._mean([member.expected_variance(ids) for member in self._members])
+        weights, members = self._heard()
+        return weights @ np.stack([member.expected_variance(ids) for member in members])
 
     def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
         """Return the chance that a group of this size is mixed."""
-        return self._mean([member.mixed_probability(ids, group_size) for member in self._members])
+        weights, members = self._heard()
+        return weights @ np.stack([member.mixed_probability(ids, group_size) for member in members])
 
     def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
         """Return one draw per id, each of a member drawn by weight."""
-        draws = np.stack([member.sample(ids, rng) for member in self._members])
-        chosen = rng.choice(len(self._members), size=draws.shape[1], p=self.weights)
+        weights = self.weights
+        heard = (
+            int(np.flatnonzero(weights > _NOTHING)[-1]) + 1
+        )  # all before it draw: the others' draws stay the same
+        draws = np.stack([member.sample(ids, rng) for member in self._members[:heard]])
+        chosen = rng.choice(heard, size=draws.shape[1], p=weights[:heard])
         return np.asarray(draws[chosen, np.arange(draws.shape[1])], dtype=np.float64)
 
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
@@ -160,8 +169,11 @@ class ModelAverage:
             raise
         self._evidence = np.array(numbers)
 
-    def _mean(self, values: list[FloatP]) -> FloatP:
-        return np.asarray(self.weights @ np.stack(values), dtype=np.float64)
+    def _heard(self) -> tuple[FloatP, list[Belief]]:
+        """Return the members whose weight can move a prediction, and their weights; the others are not asked."""
+        weights = self.weights
+        heard = np.flatnonzero(weights > _NOTHING)
+        return weights[heard], [self._members[place] for place in heard.tolist()]
 
 
 def _log_likelihood(a: FloatP, b: FloatP, s: IntP, n: IntP) -> float:
