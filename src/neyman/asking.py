@@ -63,14 +63,15 @@ def _requests(engine: Engine, index: int, room: int | None) -> list[Request]:
     taken = planned[:room]
     if len(taken) == len(planned):
         engine.waiting.discard(index)
-    for slot in taken:
-        slot.state, slot.step, slot.delivered = OUT, engine.step, False
-        slot.draw, slot.rollout_id = group.draws, engine.next_rollout
+    step, where, retried = engine.step, engine.where, 0
+    for rollout_id, slot in enumerate(taken, start=engine.next_rollout):
+        slot.state, slot.step, slot.delivered = OUT, step, False
+        slot.draw, slot.rollout_id = group.draws, rollout_id
         slot.tries += 1
+        retried += slot.tries > 1
         group.draws += 1
-        engine.where[engine.next_rollout] = (index, group, slot)
-        engine.next_rollout += 1
-    retried = sum(slot.tries > 1 for slot in taken)
+        where[rollout_id] = (index, group, slot)
+    engine.next_rollout += len(taken)
     engine.ledger.request(len(taken) - retried)
     engine.ledger.request(retried, retry=True)
     engine.out += len(taken)

@@ -54,11 +54,12 @@ def close_batch(
             engine, rows, (engine.train_rows or math.ceil(len(rows) / divisor) * divisor) - len(rows)
         )
     reason = StopReason.OPEN if drain else _stop_reason(engine, len(trained), ended_early=ended_early)
-    if not drain and engine.strategy.verdict is not None:
-        engine.waves.observed.add(engine.waves.audit())
+    finding = None if engine.strategy.verdict is None else engine.waves.audit()
+    if not drain and finding is not None:
+        engine.waves.observed.add(finding)
         engine.waves.observed.warn(engine.waves.size)
     report = step_metrics(
-        engine, groups if drain else engine.groups, trained, rows=len(rows), real_rows=real_rows
+        engine, groups if drain else engine.groups, trained, finding, rows=len(rows), real_rows=real_rows
     )
     copies = group_copies(engine, trained)
     if engine.strategy.keep is not None:
@@ -149,7 +150,8 @@ def _settle_fates(engine: Engine, groups: list[Group], trained: list[Group]) -> 
         drawn = [slot for slot in group.valid() if not slot.replayed]
         for spare, end in ((False, fate), (True, Fate.SURPLUS)):
             tokens = [slot.n_tokens for slot in drawn if slot.spare is spare]
-            engine.ledger.settle(end, sum(tokens), len(tokens))
+            if tokens:
+                engine.ledger.settle(end, sum(tokens), len(tokens))
 
 
 def _fate(engine: Engine, group: Group, *, in_batch: bool) -> Fate:

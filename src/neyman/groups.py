@@ -133,7 +133,7 @@ class Group:
     def prefix(self) -> int:
         """Resolved slots before the first unresolved one; amortised O(1), as none is ever unresolved again."""
         slots, count = self.slots, self.settled
-        while count < len(slots) and slots[count].resolved:
+        while count < len(slots) and ((state := slots[count].state) is VALID or state is MISSING):
             count += 1
         self.settled = count
         return count
@@ -144,17 +144,18 @@ class Group:
 
     def outcomes(self, length: int | None = None) -> tuple[int, int]:
         """Return (successes, valid outcomes) of the first ``length`` slots, or of all."""
-        valid = [slot.success for slot in self.slots[:length] if slot.state is VALID]
-        return sum(valid), len(valid)
+        slots = self.slots if length is None else self.slots[:length]
+        valid = [slot.success for slot in slots if slot.state is VALID]
+        return valid.count(True), len(valid)
 
     def drawn_outcomes(self) -> tuple[int, int]:
         """Return (successes, valid outcomes) without those of an earlier visit that were put in."""
         drawn = [slot.success for slot in self.slots if slot.state is VALID and not slot.replayed]
-        return sum(drawn), len(drawn)
+        return drawn.count(True), len(drawn)
 
     def is_protected(self, length: int | None = None) -> bool:
         """Whether the host wants a valid result of the first ``length`` slots, or of all, trained in any case."""
-        return any(slot.protected for slot in self.slots[:length] if slot.state is VALID)
+        return True in [slot.protected for slot in self.slots[:length] if slot.state is VALID]
 
     @property
     def is_trainable(self) -> bool:

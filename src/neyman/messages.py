@@ -102,7 +102,8 @@ def parse_outcomes(
         if not isinstance(outcome, Outcome):
             raise ContractError(f"tell takes outcomes, each a neyman.Outcome, got {_brief(outcome)}")
         rollout_id = outcome.rollout_id
-        is_id = isinstance(rollout_id, int | np.integer)  # anything else may be no key at all
+        # Anything but a number may be no key at all.
+        is_id = type(rollout_id) is int or isinstance(rollout_id, int | np.integer)
         if is_id and rollout_id in late:
             _same_prompt(outcome, late[rollout_id])
             n_tokens, name = _tokens(outcome), _trajectory(outcome)
@@ -214,6 +215,8 @@ def _refused(outcome: Outcome, why: str) -> ContractError:
 
 def _same_prompt(outcome: Outcome, prompt_id: PromptId) -> None:
     told = outcome.prompt_id
+    if type(told) is type(prompt_id) and told == prompt_id:  # nearly every call
+        return
     if not isinstance(told, str | int | np.integer) or told != prompt_id:
         raise ContractError(
             f"rollout {outcome.rollout_id} belongs to prompt {_brief(prompt_id)}, but was told under {_brief(told)}: "
@@ -222,6 +225,8 @@ def _same_prompt(outcome: Outcome, prompt_id: PromptId) -> None:
 
 
 def _tokens(outcome: Outcome) -> int:
+    if type(outcome.n_tokens) is int and 0 <= outcome.n_tokens <= _MOST_TOKENS:  # nearly every call
+        return outcome.n_tokens
     try:
         return whole("n_tokens", outcome.n_tokens, low=0, high=_MOST_TOKENS)
     except ArgumentError as error:
@@ -231,6 +236,8 @@ def _tokens(outcome: Outcome) -> int:
 def _reward(outcome: Outcome) -> float:
     if outcome.reward is None:
         return math.nan
+    if type(outcome.reward) is float and not math.isinf(outcome.reward):  # nearly every call
+        return outcome.reward
     try:
         reward = float(outcome.reward) if _is_real(outcome.reward) else None
     except Exception:  # noqa: BLE001 - a tensor of several values, or on no device; a number beyond floats

@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neyman.groups import Group
+from neyman.rules.audit import Audit
 
 if TYPE_CHECKING:
     from neyman.engine import Engine
 
 
 def step_metrics(
-    engine: Engine, groups: list[Group], trained: list[Group], *, rows: int, real_rows: int
+    engine: Engine,
+    groups: list[Group],
+    trained: list[Group],
+    finding: Audit | None,
+    *,
+    rows: int,
+    real_rows: int,
 ) -> dict[str, float]:
     """Return the metrics of a step, or of those of its groups that are handed out together.
 
@@ -39,8 +46,8 @@ def step_metrics(
     if engine.pool is not None:
         metrics["coverage"] = engine.ledger.coverage(len(engine.pool))
         metrics["epoch"] = float(engine.pool.epoch)
-    if engine.strategy.verdict is not None:
-        metrics |= _verdict_metrics(engine)
+    if finding is not None:
+        metrics |= _verdict_metrics(engine, finding)
     return metrics
 
 
@@ -50,10 +57,9 @@ def _success_rate(groups: list[Group]) -> float:
     return sum(s for s, _ in totals) / trials if trials else 0.0
 
 
-def _verdict_metrics(engine: Engine) -> dict[str, float]:
+def _verdict_metrics(engine: Engine, finding: Audit) -> dict[str, float]:
     """Return what the verdicts cost and saved."""
     waves = engine.waves
-    finding = waves.audit()
     metrics = {
         "verdicts": float(sum(group.committed is not None for group in engine.groups)),
         "abandoned_groups": float(finding.abandoned),
