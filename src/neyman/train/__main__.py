@@ -14,6 +14,7 @@ import threading
 import traceback
 from pathlib import Path
 
+from neyman._lock import FolderLock
 from neyman._settings import read_toml
 from neyman.config import from_mapping
 from neyman.errors import NeymanError, RunFailedError
@@ -53,16 +54,13 @@ def _prepare(out: Path) -> None:
 
 
 def _run(out: Path, strategy: str, seed: int) -> None:
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - comes with torch
-
     config = from_mapping(read_toml(out / "config.toml"))
     folder = out / RunFolder.name(strategy, seed)
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=_LOCK_SECONDS)
-    except Timeout:
-        raise RunFailedError(f"another process is training {folder}; wait for it, or end it") from None
+    lock = FolderLock(folder, ".lock")
+    holder = lock.take(_LOCK_SECONDS)
+    if holder is not None:
+        raise RunFailedError(f"another process is training {folder} ({holder}); wait for it, or end it")
     if config.model.is_tiny:
         import torch  # noqa: PLC0415 - only once it is clear that there is something to do
 

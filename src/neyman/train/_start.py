@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from neyman._lock import FolderLock
 from neyman.config import Config
 from neyman.errors import ArgumentError, missing_extra
 from neyman.rehearsal import rehearse
@@ -91,15 +92,12 @@ def only_one(out: Path) -> Iterator[None]:
     Raises:
         ArgumentError: one does.
     """
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - an extra
-
-    lock = FileLock(out / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
+    lock = FolderLock(out, ".lock")
+    holder = lock.take(seconds=0.0)
+    if holder is not None:
         raise ArgumentError(
-            f"another process is training in --out {out}: wait for it, end it, or give another --out"
-        ) from None
+            f"another process is training in --out {out} ({holder}): wait for it, end it, or give another --out"
+        )
     try:
         yield
     finally:

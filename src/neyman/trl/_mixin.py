@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from neyman.strategy import Strategy, check_strategy
+from neyman.trl._held import held
 from neyman.trl._prompts import ID_COLUMN, with_ids
 from neyman.trl._session import Session
 
@@ -85,10 +86,12 @@ class AdaptiveMixin:
 
         Raises:
             StateError: the checkpoint is unfinished, damaged or foreign; the message names the file and the way out.
-            RunFailedError: another process failed, has gone or is silent.
+            RunFailedError: another training is writing its checkpoints into ``output_dir``; or another process of this
+                one failed, has gone or is silent.
         """
         session = self._neyman
-        with session.ranks.failing_together():
+        trial = args[0] if args else kwargs.get("trial")
+        with session.ranks.failing_together(), held(self, session.ranks, trial):
             checkpoint = session.checkpoint.to_resume(resume_from_checkpoint)
             return super().train(checkpoint, *args, **kwargs)  # type: ignore[misc]
 

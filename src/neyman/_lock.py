@@ -1,0 +1,75 @@
+"""A folder that one process at a time writes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from datetime import datetime
+from pathlib import Path
+from typing import Any, final
+
+from neyman.files import write_atomic
+
+
+@final
+class FolderLock:
+    """Holds a folder for this process.
+
+    Args:
+        folder: it exists.
+        name: the lock's file in it, which stays there; who holds it is in a file beside, named ``name`` + ".holder".
+
+    Guarantee: the system lets go when the process ends, however it ends; what a fork of the process has of it may
+    outlive it by as long as that fork lives. On a file system without locks nothing can be held, or something else
+    of filelock's stands in; across machines it holds where the network file system passes locks on.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._path = folder / name
+        self._holder = folder / f"{name}.holder"
+        self._lock: Any = None
+
+    def take(self, seconds: float) -> str | None:
+        """Take the folder, or return who holds it.
+
+        Args:
+            seconds: how long to wait for it, in [0, inf).
+
+        Returns:
+            None when it is held now, else words for who holds it.
+
+        Raises:
+            OSError: the folder cannot be written, or its file system has no locks.
+        """
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - an extra, and comes with torch
+
+        lock = FileLock(self._path)
+        try:
+            lock.acquire(timeout=seconds)
+        except Timeout:
+            return self._who()
+        except NotImplementedError as error:  # how filelock says that there are no locks
+            raise OSError(f"{self._path.parent}: {error}") from error
+        self._lock = lock
+        since = datetime.now().astimezone().isoformat(" ", "seconds")
+        with contextlib.suppress(OSError):  # a full disk: the folder is held all the same
+            write_atomic(
+                self._holder, f"process {os.getpid()} on {socket.gethostname()}, since {since}".encode()
+            )
+        return None
+
+    def release(self) -> None:
+        """Let go, where it is held."""
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                self._holder.unlink(missing_ok=True)
+            self._lock.release()
+            self._lock = None
+
+    def _who(self) -> str:
+        """Say who holds it; for the moment between taking the lock and saying so that may be the one before."""
+        try:
+            return self._holder.read_text("utf-8", errors="replace")[:200]
+        except OSError:
+            return "a process that has not said which"

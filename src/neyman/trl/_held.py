@@ -1,0 +1,66 @@
+"""The run's folder, held while it trains: two trainings in one would remove each other's checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from neyman._lock import FolderLock
+from neyman.errors import RunFailedError
+from neyman.trl._fit import warn
+from neyman.trl._ranks import Ranks
+
+LOCK = "_neyman.lock"  # what begins with _ the trainer does not push to the hub
+# The forks of a killed run's data loader, which hold what it held, look every 5 seconds whether it is gone.
+SECONDS = 10.0
+
+
+@contextmanager
+def held(trainer: Any, ranks: Ranks, trial: Any) -> Iterator[None]:
+    """Hold the folder that the trainer writes its checkpoints into, in the block.
+
+    All processes of a training share it, so the first takes it for all. Nothing is held where no checkpoint is
+    written (``save_strategy="no"``), nor where the folder cannot be: then there is a warning.
+
+    Args:
+        trainer: the trainer.
+        ranks: its processes.
+        trial: the trial of a search over hyperparameters, which has a folder of its own; None for a plain training.
+
+    Raises:
+        RunFailedError: another process trains in it; on all processes.
+    """
+    if trainer.args.save_strategy == "no":
+        yield
+        return
+    folder = Path(trainer._get_output_dir(trial=trial))  # noqa: SLF001 (as TRL's own extra state does)
+    lock = FolderLock(folder, LOCK)
+
+    def take() -> list[None]:
+        if ranks.index == 0:
+            _take(trainer, folder, lock)
+        return []
+
+    ranks.exchange(f"locking {folder}", take)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _take(trainer: Any, folder: Path, lock: FolderLock) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        holder = lock.take(SECONDS)
+    except OSError as error:
+        warn(
+            trainer, "%s cannot be locked (%s): see to it that no other training writes there", folder, error
+        )
+        return
+    if holder is not None:
+        raise RunFailedError(
+            f"{folder} is in use by another training ({holder}), and each would remove and overwrite the other's "
+            "checkpoints: give this one another output_dir, or end the other first"
+        )
