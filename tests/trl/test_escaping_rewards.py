@@ -125,18 +125,68 @@ def test_what_would_end_an_event_loop_is_a_missing_result(
     assert ledger.rollouts(Fate.FAILED) == 1
 
 
-def test_an_exit_in_a_task_of_an_async_function_ends_no_loop_under_a_limit(bench: Any) -> None:
-    once = Once(bench, raising(SystemExit(0)))
+async def _gathered(judge: Callable[[], list[Any]]) -> list[Any]:
+    async def judged() -> list[Any]:
+        return judge()
 
-    async def judged(prompts: list[str], completions: list[str]) -> list[Any]:
-        return once.values(prompts, completions)
+    (values,) = await asyncio.gather(judged())
+    return values
+
+
+async def _left_behind(judge: Callable[[], list[Any]]) -> list[Any]:
+    """Start a task that is waited for, but not asked what came of it."""
+
+    async def judged() -> None:
+        values.extend(judge())
+
+    values: list[Any] = []
+    await asyncio.wait([asyncio.create_task(judged())])
+    return values
+
+
+async def _called_back(judge: Callable[[], list[Any]]) -> list[Any]:
+    def judged() -> None:
+        try:
+            answer.set_result(judge())
+        except BaseException as error:
+            answer.set_exception(ValueError("it ended"))
+            raise error
+
+    answer = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(judged)
+    values: list[Any] = await answer
+    return values
+
+
+@pytest.mark.parametrize("limit", [None, 60.0])
+@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt()])
+@pytest.mark.parametrize("within", [_gathered, _left_behind, _called_back])
+def test_an_exit_in_what_an_async_function_starts_ends_no_loop(
+    bench: Any, within: Any, error: BaseException, limit: float | None
+) -> None:
+    once = Once(bench, raising(error))
 
     async def reward(prompts: list[str], completions: list[str], **columns: Any) -> list[Any]:
-        (values,) = await asyncio.gather(judged(prompts, completions))
-        return values
+        found: list[Any] = await within(lambda: once.values(prompts, completions))
+        return found
 
-    ledger = in_time(lambda: trained(bench, reward, reward_timeout=20.0))
+    ledger = in_time(lambda: trained(bench, reward, reward_timeout=limit))
     assert ledger.rollouts(Fate.FAILED) == 1
+
+
+def test_async_functions_without_a_limit_stay_in_the_trainers_own_loop(bench: Any) -> None:
+    seen: list[Any] = []
+
+    async def reward(prompts: list[str], completions: list[str], **columns: Any) -> list[float]:
+        seen.append((asyncio.get_running_loop(), threading.current_thread()))
+        return [bench.grade(p, c) for p, c in zip(prompts, completions, strict=True)]
+
+    run = bench.train(GRPOTrainer, neyman.preset("uniform"), rewards=reward, max_steps=2)
+    loop, thread = run.trainer.async_loop, run.trainer.async_loop_thread
+    assert seen == [(loop, thread)] * 2
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(60.0)
+    assert not thread.is_alive()
 
 
 def test_a_function_that_always_exits_stops_the_run_with_an_error(bench: Any) -> None:

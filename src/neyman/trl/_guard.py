@@ -18,6 +18,7 @@ from neyman.missing import MissingReward
 from neyman.step import Status
 from neyman.trl._fit import warn
 from neyman.trl._limit import LOGS, Columns, EscapeError, Limit, StuckError, message, shown
+from neyman.trl._loops import outlive_exits
 
 _PATIENCE = 8  # time limits that scoring row by row may take
 _LARGEST = 1e15  # sums of larger rewards, and the squares in their deviation, leave float32
@@ -48,8 +49,8 @@ class Guard:
     expression that backtracks): nothing in the process can bound that, only `neyman.tasks.KillableVerifier`. Plain
     functions then run in a thread, so that alarms inside them do not work, async ones in an event loop of the guard's
     own; one that overruns is left behind, as no thread can be ended, and 64 of them stop the run. Without a limit an
-    async function runs in TRL's event loop, which a task of its own that calls ``exit()`` ends: the run then hangs.
-    Reward models are left alone.
+    async function runs in TRL's event loop, which goes on after a task in it that calls ``exit()``. Reward models are
+    left alone.
 
     Cost: where nothing fails, a check of each value.
     """
@@ -60,6 +61,8 @@ class Guard:
             None if seconds is None else real("reward_timeout", seconds, low=0.0, open_low=True)
         )
         self._faults: dict[int, MissingReward] = {}
+        if self._limit.seconds is None and any(map(_is_async, trainer.reward_funcs)):
+            outlive_exits(trainer)
         trainer.reward_funcs = [
             function
             if isinstance(function, torch.nn.Module)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias, final
 import torch
 
 from neyman.errors import RunFailedError
+from neyman.trl._loops import Loop
 
 LOGS = ("log_extra", "log_metric")
 _MOST_STUCK = 64  # calls left behind that still run: threads cannot be ended
@@ -62,7 +62,7 @@ class Limit:
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
         self._stuck: list[threading.Thread] = []
-        self._loop: _Loop | None = None
+        self._loop: Loop | None = None
 
     def call(self, function: Function, columns: Columns) -> Any:
         """Call a plain function: here, or in a thread where its time is limited.
@@ -99,7 +99,7 @@ class Limit:
             return await _awaited(function, columns)
         self._check_stuck()
         if self._loop is None:
-            self._loop = _Loop()
+            self._loop = Loop()
             weakref.finalize(self, self._loop.end)
         home, done = self._loop, Kept()
         given, wanted = _logging_while_wanted(columns)
@@ -127,31 +127,6 @@ class Limit:
                 f"{_MOST_STUCK} calls of reward functions hang and cannot be ended: verify in processes that can be "
                 "killed (neyman.tasks.KillableVerifier with neyman.tasks.reward_function)"
             )
-
-
-class _Loop:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                self.loop.run_forever()
-            except BaseException:  # noqa: BLE001, S112 - of a task that the function started; it hears of it too
-                continue
-            break
-        # What is pending now was given up, and needs no complaint.
-        self.loop.set_exception_handler(lambda *_: None)
-        self.loop.close()
-
-    def end(self) -> None:
-        """End the thread, as soon as no call blocks it; calls that still wait go no further."""
-        with contextlib.suppress(RuntimeError):  # it has ended
-            self.loop.call_soon_threadsafe(self.loop.stop)
 
 
 def _keep(done: Kept, function: Function, columns: Columns) -> None:
