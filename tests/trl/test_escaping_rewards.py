@@ -150,7 +150,7 @@ async def _called_back(judge: Callable[[], list[Any]]) -> list[Any]:
             answer.set_result(judge())
         except BaseException as error:
             answer.set_exception(ValueError("it ended"))
-            raise error
+            raise
 
     answer = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(judged)
