@@ -1,10 +1,12 @@
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from neyman.errors import ArgumentError
+from neyman.missing import MissingReward
 from neyman.tasks import (
     ExactMatch,
     Problem,
@@ -111,6 +113,26 @@ def test_completions_of_every_form_become_text():
 def test_a_missing_verdict_reaches_the_trainer_as_none_never_as_zero():
     reward = reward_function(Oracle([True, None, False]))
     assert reward(["p"] * 3, ["a", "b", "c"], answer=["a"] * 3) == [1.0, None, 0.0]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [0.3, 2, -1, float("nan"), float("inf"), "1", "True", b"1", [True], [1, 1], np.array([1, 0]), object()],
+)
+def test_what_is_no_verdict_is_missing_and_says_so(said):
+    right, wrong, missing = reward_function(Oracle([True, False, said]))(
+        ["p"] * 3, ["a"] * 3, answer=["a"] * 3
+    )
+    assert (right, wrong) == (1.0, 0.0)
+    assert isinstance(missing, MissingReward)
+    assert "must return True, False or None, got" in missing.why
+
+
+@pytest.mark.parametrize("said", [1, 0, 1.0, np.bool_(True), np.int64(0)])
+def test_one_and_zero_are_verdicts_of_any_verifier(said):
+    (reward,) = reward_function(Oracle([said]))(["p"], ["a"], answer=["a"])
+    assert type(reward) is float
+    assert reward == said
 
 
 def test_the_verifier_gets_the_problem_back_from_the_columns():

@@ -148,7 +148,7 @@ async def _called_back(judge: Callable[[], list[Any]]) -> list[Any]:
     def judged() -> None:
         try:
             answer.set_result(judge())
-        except BaseException as error:
+        except BaseException:
             answer.set_exception(ValueError("it ended"))
             raise
 

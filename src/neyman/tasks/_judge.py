@@ -69,16 +69,17 @@ def _say(output: int, **reply: Any) -> None:
     os.write(output, json.dumps(reply).encode() + b"\n")
 
 
-def _decided(verdict: Any) -> bool | None:
+def decided(verdict: Any) -> bool | None:
     """Take True, False, 1, 0 and None for a verdict: the truth of anything else (NaN, "False", 0.3) says nothing.
 
-    >>> _decided(1), _decided(False), _decided(None)
+    >>> decided(1), decided(False), decided(None)
     (True, False, None)
     """
     if verdict is None:
         return None
-    if verdict in (0, 1):
-        return bool(verdict)
+    with contextlib.suppress(Exception):  # an array of several values, or an object of the user's
+        if verdict in (0, 1):
+            return bool(verdict)
     raise TypeError(
         f"the judge must return True, False or None, got {verdict!r:.100} ({type(verdict).__name__}); compare with a "
         "threshold, or wrap it in bool() where its truth is meant"
@@ -103,7 +104,7 @@ def main(path: str, seconds: float, limit: int, preload: list[str]) -> None:
     while (request := _read(sys.stdin.buffer)) is not None:
         _limit_processor(2.0 * seconds + 5.0)
         try:
-            _say(output, verdict=_decided(judge(*request)))
+            _say(output, verdict=decided(judge(*request)))
         except Exception as error:  # noqa: BLE001 - a judge that raises gives no verdict, and says why
             said = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
             _say(output, error=said, memory=isinstance(error, MemoryError))

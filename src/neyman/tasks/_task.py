@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from neyman import _checks
 from neyman.errors import ArgumentError, missing_extra
 from neyman.missing import MissingReward
+from neyman.tasks import _judge
 
 Message: TypeAlias = Mapping[str, Any]
 Prompt: TypeAlias = str | list[dict[str, Any]]
@@ -228,7 +229,8 @@ def reward_function(verifier: Verifier, *, name: str | None = None) -> RewardFun
     Returns:
         A function ``(prompts, completions, answer, **columns) -> list[float | None]`` for plain and
         conversational completions. Of a verifier that says why it gave no verdict (``explained``, as
-        `KillableVerifier` has it) the reason comes with it, as a `neyman.MissingReward`.
+        `KillableVerifier` has it) the reason comes with it, as a `neyman.MissingReward`; so does what a verifier
+        returned that is no verdict (0.3, NaN, "True"; 1 and 0 are).
 
     Raises:
         ArgumentError: when called, if the verifier returns another number of verdicts than it got completions.
@@ -263,5 +265,10 @@ def reward_function(verifier: Verifier, *, name: str | None = None) -> RewardFun
     return reward
 
 
-def _as_reward(verdict: bool | MissingReward | None) -> float | None:
-    return verdict if verdict is None or isinstance(verdict, MissingReward) else float(verdict)
+def _as_reward(verdict: Any) -> float | None:
+    if verdict is None or isinstance(verdict, MissingReward):
+        return verdict
+    try:
+        return float(bool(_judge.decided(verdict)))
+    except TypeError as error:
+        return MissingReward(f"the verifier failed: {error}")
