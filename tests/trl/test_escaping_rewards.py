@@ -283,7 +283,10 @@ def test_whatever_reads_as_a_number_is_one(bench: Any, one: Any) -> None:
     assert trained(bench, reward).rollouts(Fate.FAILED) == 0
 
 
-def test_a_weighted_sum_that_overflows_is_a_missing_result(bench: Any) -> None:
+@pytest.mark.parametrize(
+    "weight", [1e30, 1e10]
+)  # beyond float32 itself, and only in the square of a deviation
+def test_a_weighted_sum_that_overflows_is_a_missing_result(bench: Any, weight: float) -> None:
     once = Once(bench, lambda: 1e14)
 
     def large(prompts: list[str], completions: list[str], **columns: Any) -> list[Any]:
@@ -294,12 +297,13 @@ def test_a_weighted_sum_that_overflows_is_a_missing_result(bench: Any) -> None:
         neyman.preset("sara"),
         rewards=[large, lambda completions, **_: [0.0] * len(completions)],
         max_steps=2,
-        reward_weights=[1e30, 1.0],
+        reward_weights=[weight, 1.0],
         ours={"retries": 0.0, "success": ("large", 0.5)},
     )
     ledger = run.trainer.controller.ledger
     assert ledger.requested == ledger.rollouts()
     assert ledger.rollouts(Fate.FAILED) >= 1
+    assert all(bool(torch.isfinite(batch["advantages"]).all()) for batch, _ in run.batches)
 
 
 @pytest.mark.parametrize("verdict", [0.3, -1, 2, "False", float("inf"), [True]])

@@ -7,6 +7,7 @@ import string
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -14,6 +15,7 @@ from trl import GRPOTrainer, RLOOTrainer
 
 import neyman
 from neyman.errors import ArgumentError, ContractError
+from neyman.ledger import Fate
 from neyman.tasks import tiny_policy
 
 DIGITS = 10
@@ -267,6 +269,32 @@ def test_tools_work_under_unequal_groups_of_one_round(bench: Any, tool_user: Any
         assert [bench.grade(p, c) for p, c in rows] == batch.rewards.tolist()
         assert sorted(torch.bincount(torch.tensor(batch.groups)).tolist()) == [3, 6, 9, 14]
     assert run.trainer.controller.ledger.requested == 64
+
+
+@pytest.mark.since_trl("1.10", "chat templates of one's own for tools")
+@pytest.mark.parametrize(
+    "weight", [1e30, 1e10]
+)  # beyond float32 itself, and only in the square of a deviation
+def test_a_weighted_sum_that_overflows_is_missing_where_trl_generates_at_once(
+    tool_user: Any, weight: float
+) -> None:
+    def large(completions: Any, **columns: Any) -> list[float]:
+        return [1e14, *(float(i % 2) / weight for i in range(1, len(completions)))]
+
+    run, _ = tool_user(
+        neyman.preset("uniform"),
+        host={"tools": [double]},
+        rewards=large,
+        reward_weights=[weight],
+        ours={"success": ("large", 1e-40)},
+    )
+    for inputs, batch in run.batches:
+        assert np.flatnonzero(np.isnan(batch.rewards)).tolist() == [0]
+        assert bool(torch.isfinite(inputs["advantages"]).all())
+        assert inputs["advantages"].any()
+    ledger = run.trainer.controller.ledger
+    assert ledger.rollouts(Fate.FAILED) == 2
+    assert "the weighted sum of rewards is" in (run.trainer.controller.first_error or "")
 
 
 @pytest.mark.since_trl("1.10", "chat templates of one's own for tools")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from neyman import formulas
 from neyman.errors import ArgumentError
+from neyman.missing import MissingReward
 from neyman.strategy import Strategy
+from neyman.trl._guard import LARGEST
 
 Float = NDArray[np.float64]
 
@@ -100,6 +105,26 @@ def total_reward(trainer: Any, matrix: Float) -> Float:
     clip = getattr(trainer, "reward_clip_range", None)
     clipped: Float = np.clip(total, *clip) if clip else total
     return clipped
+
+
+def overflow(trainer: Any, rewards: Sequence[float]) -> MissingReward | None:
+    """Return what is wrong with a row's weighted sum that TRL, in float32, cannot hold or take deviations of.
+
+    What a reward function returns is bounded (`Guard`); what a reward model returns, and the weights, are not.
+
+    Args:
+        trainer: for the weights.
+        rewards: one for each reward function, NaN where it gave none.
+    """
+    weights = trainer.reward_weights.to("cpu", torch.float32)
+    total = float((torch.tensor(rewards, dtype=torch.float32) * weights).nansum())
+    if abs(total) <= LARGEST:  # NaN, the sum of two infinities, is not
+        return None
+    return MissingReward(
+        f"the weighted sum of rewards is {total:g}, which is not finite"
+        if not math.isfinite(total)
+        else f"the weighted sum of rewards is {total:g}, beyond {LARGEST:g}, of which float32 keeps no deviations"
+    )
 
 
 def _batch_std(values: Float) -> float:

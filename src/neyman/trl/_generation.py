@@ -13,6 +13,7 @@ from neyman.errors import ContractError, RunFailedError
 from neyman.keyed import PromptId, keyed_hash
 from neyman.missing import MissingReward
 from neyman.step import Outcome, Request
+from neyman.trl._advantages import overflow
 from neyman.trl._fit import no_prompt
 from neyman.trl._guard import Guard
 from neyman.trl._kept import KeptErrors
@@ -159,9 +160,8 @@ class Generation:
         values = torch.tensor(rollout.rewards, dtype=torch.float32)
         weights = self._trainer.reward_weights.to("cpu", torch.float32)
         total = None if bool(torch.isnan(values).all()) else float((values * weights).nansum())
-        if total is not None and not math.isfinite(total):
-            # What a reward function returns is bounded (`Guard`); a reward model and the weights are not.
-            fault = MissingReward(f"the weighted sum of rewards is {total:g}, which is not finite")
+        if (too_large := overflow(self._trainer, rollout.rewards)) is not None:
+            fault = too_large
             rollout.rewards = [math.nan] * len(rollout.rewards)
         return outcome(
             rollout.rollout_id,

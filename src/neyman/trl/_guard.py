@@ -21,7 +21,7 @@ from neyman.trl._limit import LOGS, Columns, EscapeError, Limit, StuckError, mes
 from neyman.trl._loops import outlive_exits
 
 _PATIENCE = 8  # time limits that scoring row by row may take
-_LARGEST = 1e15  # sums of larger rewards, and the squares in their deviation, leave float32
+LARGEST = 1e15  # sums of larger rewards, and the squares in their deviation, leave float32
 
 Call = Callable[[Columns], Awaitable[Any]]
 
@@ -201,9 +201,9 @@ class _Watched:
             )
         if math.isinf(number):
             return MissingReward(f"it returned {shown(value)}, which is not finite")
-        if abs(number) > _LARGEST:
+        if abs(number) > LARGEST:
             return MissingReward(
-                f"it returned {shown(value)}, beyond {_LARGEST:g}, of which float32 keeps no sums and deviations"
+                f"it returned {shown(value)}, beyond {LARGEST:g}, of which float32 keeps no sums and deviations"
             )
         return number
 
