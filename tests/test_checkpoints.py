@@ -125,6 +125,13 @@ def test_a_list_of_files_that_is_none_is_refused_whatever_its_checksum_says(run,
     assert f"Resume from {run / 'checkpoint-4'}" in message
 
 
+def test_a_state_with_a_field_twice_is_refused_where_its_checksum_fits_the_last(run):
+    path = run / "checkpoint-10" / checkpoints.STATE_FILE
+    path.write_text('{"version": 0, ' + path.read_text()[1:])
+    message = refusal(run / "checkpoint-10")
+    assert f"{path} is damaged (the field 'version' stands twice" in message
+
+
 @pytest.mark.parametrize("version", [3, 5, "4", None])
 def test_another_version_is_named_as_such(run, version):
     path = run / "checkpoint-10" / checkpoints.STATE_FILE

@@ -191,6 +191,8 @@ def test_words_become_typed_options():
     }
     with pytest.raises(ArgumentError, match="key=value, got 'lower'"):
         parse_options(["lower"])
+    with pytest.raises(ArgumentError, match="option 'lower' is given twice, the second time as 'lower=8'"):
+        parse_options(["lower=4", "upper=9", "lower=8"])
 
 
 def test_the_strategy_is_built_from_its_options():

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from neyman._json import loads
 from neyman.errors import ArgumentError
 from neyman.files import write_atomic
 from neyman.presets import PRESETS
@@ -191,7 +192,7 @@ def _settle(command: CompareCommand, *, resume: bool) -> None:
     if not resume:
         raise ArgumentError(f"--out {command.out} already holds a comparison; go on with it by --resume")
     try:
-        saved = json.loads(path.read_bytes())
+        saved = loads(path.read_bytes())
     except ValueError as error:
         raise ArgumentError(f"{path} is damaged: {error}; delete it, the runs are kept") from error
     differing = [

@@ -35,6 +35,10 @@ def parse_options(words: list[str]) -> dict[str, Any]:
         key, equals, text = word.partition("=")
         if not equals:
             raise ArgumentError(f"options are written key=value, got {word!r}; for example lower=4")
+        if key in options:
+            raise ArgumentError(
+                f"option {key!r} is given twice, the second time as {word!r:.80}; keep one of them"
+            )
         try:
             options[key] = tomllib.loads(f"value = {text}")["value"]
         except (tomllib.TOMLDecodeError, RecursionError):

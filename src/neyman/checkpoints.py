@@ -17,6 +17,7 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from neyman._json import loads
 from neyman.errors import StateError
 from neyman.files import make_durable, write_atomic
 
@@ -225,7 +226,7 @@ def _examine(folder: Path) -> dict[str, Any]:
 def _read(folder: Path) -> dict[str, Any]:
     path = folder / STATE_FILE
     try:
-        state = json.loads(path.read_bytes())
+        state = loads(path.read_bytes())
     except FileNotFoundError:
         raise _FaultError(f"{path} is missing: {_why_missing(folder)}") from None
     except OSError as error:

@@ -240,6 +240,16 @@ def test_unusual_names_are_told_by_role(tmp_path):
         ("a.jsonl", "[" * 100_000 + "\n", "line 1 is not a JSON object"),
         (
             "a.jsonl",
+            '{"id": 1, "reward": 1}\n{"id": 1, "reward": 1, "reward": 0}\n',
+            "line 2: the field 'reward' stands twice",
+        ),
+        (
+            "a.jsonl",
+            '{"id": 1, "reward": 1, "x": [{"b": 1, "b": 1}]}\n',
+            "line 1: the field 'b' stands twice",
+        ),
+        (
+            "a.jsonl",
             '{"id": 1, "success": "perhaps"}\n',
             "line 1, field 'success'.*must be a number.*'perhaps'",
         ),

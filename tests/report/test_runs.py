@@ -71,6 +71,17 @@ def test_any_other_broken_line_is_an_error_that_names_file_and_line(tmp_path, wr
         load_run(folder)
 
 
+@pytest.mark.parametrize("place", [2, 4])  # between others, and the last, which may be half-written
+def test_a_line_with_a_field_twice_is_refused_and_not_taken_for_half_written(tmp_path, write_run, place):
+    folder = write_run(tmp_path, steps=3)
+    lines = lines_of(folder)
+    line = lines[1].strip()
+    lines.insert(place - 1, '{"event": "step", ' + line[1:])
+    rewrite(folder, lines[:place])
+    with pytest.raises(StateError, match=rf"metrics\.jsonl, line {place}: the field 'event' stands twice"):
+        load_run(folder)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -74,6 +74,11 @@ def test_chat_prompts_and_numbers_are_read(tmp_path):
         ),
         ("d.jsonl", '{"prompt": "a"', r"d\.jsonl:1: not a JSON object"),
         ("d.jsonl", "[" * 100_000, r"d\.jsonl:1: not a JSON object"),
+        (
+            "d.jsonl",
+            '\n{"prompt": "a", "answer": "1", "answer": "2"}',
+            r"d\.jsonl:2: the field 'answer' stands twice in one object; keep one",
+        ),
         ("d.json", "[1]", r"d\.json:1: each line must be a JSON object.*got list"),
         ("d.jsonl", "", r"d\.jsonl: no rows"),
         ("d.csv", "", r"d\.csv: the file is empty"),

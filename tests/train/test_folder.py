@@ -112,6 +112,7 @@ def test_a_damaged_checkpoint_is_refused_before_anything_is_taken_back(folder):
         b"[" * 9999,
         b'{"event":"step"}',
         b'{"event":"step","step":"3"}',
+        b'{"event":"step","step":2,"step":3}',
         b'{"event":"step","step":true}',
         b'{"event":"step","step":-1}',
         b'{"event":[],"step":2}',

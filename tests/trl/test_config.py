@@ -28,7 +28,14 @@ def test_the_default_is_the_stock_behaviour():
     assert args.num_generations == 8
 
 
-@pytest.mark.parametrize(("options", "said"), [("{lower: 4}", "must be JSON"), ("[4]", "JSON object")])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("{lower: 4}", "must be JSON"),
+        ("[4]", "JSON object"),
+        ('{"lower": 4, "lower": 8}', "'lower' stands twice"),
+    ],
+)
 def test_options_that_are_no_json_object_are_refused(options, said):
     config = AdaptiveGRPOConfig(output_dir="out", bf16=False, use_cpu=True, strategy_options=options)
     with pytest.raises(ArgumentError, match=said):

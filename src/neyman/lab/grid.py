@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from neyman._checks import integer
+from neyman._json import loads
 from neyman.errors import ArgumentError, NeymanError, StateError
 from neyman.files import write_atomic
 from neyman.lab.experiment import Experiment, run
@@ -157,7 +158,7 @@ def run_grid(
 
 def load_grid(cells: Sequence[Cell], out: Path) -> list[dict[str, Any]]:
     """Return the results that are there, in the order of the cells."""
-    return [json.loads((out / f"{cell.name}.json").read_bytes()) for cell in cells if _is_done(cell, out)]
+    return [loads((out / f"{cell.name}.json").read_bytes()) for cell in cells if _is_done(cell, out)]
 
 
 def _is_done(cell: Cell, out: Path) -> bool:
@@ -165,7 +166,7 @@ def _is_done(cell: Cell, out: Path) -> bool:
     if not path.exists():
         return False
     try:
-        saved = json.loads(path.read_bytes())
+        saved = loads(path.read_bytes())
         same = (
             saved["experiment"] == json.loads(json.dumps(asdict(cell.experiment)))
             and saved["seed"] == cell.seed

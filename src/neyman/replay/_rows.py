@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from neyman._json import RepeatedFieldError, loads
 from neyman._records import RecordBound
 from neyman.errors import ArgumentError, missing_extra
 
@@ -193,7 +193,9 @@ class JsonLines:
             if not line.strip():
                 continue
             try:
-                record = json.loads(line)
+                record = loads(line)
+            except RepeatedFieldError as error:
+                raise ArgumentError(f"{self.path}, line {number}: {error}") from error
             except (ValueError, RecursionError) as error:
                 raise ArgumentError(
                     f"{self.path}, line {number} is not a JSON object: {error}; every line must be one object (an "

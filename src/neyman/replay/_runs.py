@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from neyman import __version__
 from neyman._checks import integer
+from neyman._json import loads
 from neyman.errors import RunFailedError
 from neyman.files import write_atomic
 from neyman.replay._host import replay_strategy, strategy_for
@@ -133,7 +134,7 @@ def _place(out: Path, name: str, seed: int) -> Path:
 
 def _kept(path: Path, key: str) -> dict[str, Any] | None:
     try:
-        record = json.loads(path.read_bytes())
+        record = loads(path.read_bytes())
     except (OSError, ValueError):
         return None
     if not isinstance(record, dict) or record.get("key") != key:

@@ -7,13 +7,13 @@ that has not caught up yet thus never mixes two futures.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from neyman import _checks
+from neyman._json import RepeatedFieldError, loads
 from neyman.errors import ArgumentError, StateError
 
 LONGEST_LINE = 64 * 2**20  # bytes; a step's line holds all its groups
@@ -93,7 +93,7 @@ def read_object(path: Path) -> Record:
         StateError: the file is not readable or does not hold one object.
     """
     try:
-        data = json.loads(path.read_bytes())
+        data = loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise StateError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(data, dict):
@@ -120,7 +120,9 @@ def read_events(path: Path) -> Events:
             continue
         where = f"{path}, line {number}"
         try:
-            data = json.loads(text)
+            data = loads(text)
+        except RepeatedFieldError as error:
+            raise StateError(f"{where}: {error}, or delete the line") from error
         except ValueError as error:
             cut_short = text.startswith(b"{") and not text.endswith(b"}")
             if not is_last and not cut_short:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from neyman import _checks
+from neyman._json import RepeatedFieldError, loads
 from neyman._records import RecordBound
 from neyman.errors import ArgumentError, missing_extra
 from neyman.tasks._task import Duplicates, Problem, Prompt, Task, problem, resolve_duplicates
@@ -48,7 +49,9 @@ def _jsonl(path: Path, limit: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = loads(line)
+        except RepeatedFieldError as error:
+            raise ArgumentError(f"{path}:{number}: {error}") from error
         except (ValueError, RecursionError) as error:
             raise ArgumentError(f"{path}:{number}: not a JSON object: {error}") from error
         if not isinstance(row, dict):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, final
 
 from neyman import checkpoints
+from neyman._json import loads
 from neyman.errors import StateError
 from neyman.files import write_atomic
 
@@ -59,7 +60,7 @@ def parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
         StateError: it is damaged; the message names the file, the line and the way out.
     """
     try:
-        event: dict[str, Any] = json.loads(line)
+        event: dict[str, Any] = loads(line)
         known = event["event"] in {"step", "eval"} and _is_known(event)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise damaged_line(path, number, f"{type(error).__name__}: {error}") from error

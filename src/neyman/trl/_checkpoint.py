@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from neyman import checkpoints
+from neyman._json import loads
 from neyman.checkpoints import STATE_FILE
 from neyman.errors import StateError
 from neyman.files import write_atomic
@@ -253,7 +254,7 @@ class Checkpoint:
         trainer = self._session.trainer
         try:
             with safe_open(str(path), framework="pt") as file:
-                meta = json.loads(file.metadata()["neyman"])
+                meta = loads(file.metadata()["neyman"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise checkpoints.refused(path.parent, f"{path} cannot be read ({error})") from error

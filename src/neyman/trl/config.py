@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from trl import GRPOConfig, RLOOConfig
 
+from neyman._json import loads
 from neyman.errors import ArgumentError
 from neyman.presets import preset
 from neyman.strategy import Strategy
@@ -43,7 +43,7 @@ class _Settings:
             ArgumentError: the options are no JSON object, or the preset refuses them.
         """
         try:
-            options: Any = json.loads(self.strategy_options)
+            options: Any = loads(self.strategy_options)
         except ValueError as error:
             raise ArgumentError(
                 f"strategy_options must be JSON, got {self.strategy_options!r}: {error}"

@@ -1,0 +1,43 @@
+"""JSON with a field twice is refused; everything else reads as Python's own reader has it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neyman._json import RepeatedFieldError, loads
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(VALUES, st.booleans())
+def test_what_has_no_field_twice_reads_as_before(value, escaped):
+    text = json.dumps(value, ensure_ascii=escaped)
+    assert loads(text) == json.loads(text) == value
+    encoded = text.encode("utf-8", "surrogatepass")
+    assert loads(encoded) == json.loads(encoded)
+
+
+@given(st.dictionaries(st.text(), VALUES, min_size=1, max_size=4), st.data())
+def test_a_field_twice_is_named_at_any_depth(fields, data):
+    name = data.draw(st.sampled_from(sorted(fields)))
+    text = json.dumps(fields)[:-1] + f", {json.dumps(name)}: 0}}"
+    for around in ("{}", "[1, {}]", '{{"outer": [{}]}}'):
+        with pytest.raises(RepeatedFieldError) as refused:
+            loads(around.format(text))
+        assert f"{name!r:.80}" in str(refused.value)
+
+
+@pytest.mark.parametrize("bad", ["", "{", b"\xff", "[1,]", "{1: 2}"])
+def test_what_is_no_json_is_the_value_error_that_it_was(bad):
+    with pytest.raises(ValueError, match=r"Expecting|decode"):
+        json.loads(bad)
+    with pytest.raises(ValueError, match=r"Expecting|decode"):
+        loads(bad)
