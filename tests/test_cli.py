@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -45,9 +44,7 @@ def test_help_names_the_commands_without_loading_what_trains():
         "try: neyman.cli.main(['--help'])\n"
         "finally: print(*sys.modules, file=sys.stderr)"
     )
-    started = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert time.perf_counter() - started < 20
     assert done.returncode == 0
     assert all(
         f"neyman {command}" in done.stdout for command in ("train", "report", "demo", "replay", "plan")

@@ -33,17 +33,22 @@ def test_success_is_the_generators_own_full_score():
         # Another order of the same sum or product is a solution too; the scorer, not the text, decides.
         f"({easy.answer})",
         "1+",
-        "9**9**9**9",
         "",
     ]
-    with ReasoningGymVerifier(timeout_seconds=8.0) as verifier:
-        verdicts = verifier.verify(said, [easy.answer] * 6, [easy] * 6)
+    with ReasoningGymVerifier(timeout_seconds=60.0) as verifier:
+        verdicts = verifier.verify(said, [easy.answer] * 5, [easy] * 5)
         assert verdicts[:4] == [True, True, True, False]
-        assert True not in verdicts[4:]
+        assert verdicts[4] is not True
         assert (
             verifier.verify([p.answer for p in task.train], [p.answer for p in task.train], task.train)
             == [True] * 5
         )
+
+
+def test_what_no_scorer_can_work_out_is_not_right():
+    item = reasoning_gym_task("countdown", train_size=1, test_size=0, seed=1).train[0]
+    with ReasoningGymVerifier(timeout_seconds=1.0) as verifier:
+        assert verifier.verify(["9**9**9**9"], [item.answer], [item]) != [True]
 
 
 def test_partial_credit_is_no_success():

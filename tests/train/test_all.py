@@ -45,7 +45,7 @@ def start(*words):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def wait_for(condition, process=None, seconds=30):
+def wait_for(condition, process=None, seconds=120):
     deadline = time.monotonic() + seconds
     while not condition():
         assert process is None or process.poll() is None, process.stdout.read()
@@ -151,7 +151,7 @@ def test_an_interrupt_ends_every_worker_and_says_how_to_go_on(tmp_path, number):
     started = workers(process.pid)
     assert started
     process.send_signal(number)
-    said, _ = process.communicate(timeout=30)
+    said, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert f"neyman train --out {out} --resume" in said
     assert "Traceback" not in said
@@ -167,7 +167,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     started = workers(process.pid)
     assert started
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     wait_for(lambda: not any(map(is_alive, started)))
 
 

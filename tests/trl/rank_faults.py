@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 from neyman.errors import StateError
 
 SAID = "the judge's disk is full"
-STRAGGLES, IS_SILENT = 0.4, 8.0  # seconds
+STRAGGLES, IS_SILENT = 0.4, 15.0  # seconds; the latter longer than the process group waits
 UNEQUAL = 0.0, None  # what ranks 1 and 2 score instead of what is right
 
 

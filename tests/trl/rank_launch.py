@@ -29,7 +29,7 @@ COLLECTIVES = (
     "broadcast_object_list", "gather", "gather_object", "monitored_barrier", "reduce", "reduce_scatter",
     "reduce_scatter_tensor", "scatter", "scatter_object_list",
 )  # fmt: skip
-MOST_SECONDS = 120
+MOST_SECONDS = 240
 
 
 def count_collectives() -> list[str]:

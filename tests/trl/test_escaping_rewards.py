@@ -19,7 +19,9 @@ from neyman.errors import ContractError, RunFailedError
 from neyman.ledger import Fate
 
 #: Longer than ten limits, and than the test may take where they are not kept.
-HANG = 60.0
+HANG = 120.0
+#: Within it whatever does not hang is done, on a loaded machine too.
+LIMIT = 3.0
 
 
 class Ended(BaseException):
@@ -99,7 +101,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("limit", [None, 20.0])
+@pytest.mark.parametrize("limit", [None, 60.0])
 @pytest.mark.parametrize("end", ENDS)
 def test_what_would_end_the_run_is_a_missing_result(bench: Any, end: str, limit: float | None) -> None:
     once = Once(bench, raising(ENDS[end]))
@@ -110,7 +112,7 @@ def test_what_would_end_the_run_is_a_missing_result(bench: Any, end: str, limit:
     assert trained(bench, reward, reward_timeout=limit).rollouts(Fate.FAILED) == 1
 
 
-@pytest.mark.parametrize("limit", [None, 20.0])
+@pytest.mark.parametrize("limit", [None, 60.0])
 @pytest.mark.parametrize("error", [SystemExit(0), asyncio.CancelledError(), KeyboardInterrupt(), Ended()])
 def test_what_would_end_an_event_loop_is_a_missing_result(
     bench: Any, error: BaseException, limit: float | None
@@ -231,7 +233,7 @@ def _generator(once: Once) -> Any:
 def test_a_limit_holds_for_functions_that_do_not_cooperate(bench: Any, kind: Any) -> None:
     release = threading.Event()
     reward = kind(Once(bench, lambda: release.wait(HANG)))
-    ledger = in_time(lambda: trained(bench, reward, reward_timeout=1.0), release.set)
+    ledger = in_time(lambda: trained(bench, reward, reward_timeout=LIMIT), release.set)
     assert ledger.rollouts(Fate.TIMEOUT) == 1
 
 
@@ -244,7 +246,7 @@ def test_a_limited_async_function_keeps_its_event_loop_from_call_to_call(bench: 
             await asyncio.sleep(HANG)
         return [bench.grade(p, c) for p, c in zip(prompts, completions, strict=True)]
 
-    assert trained(bench, reward, reward_timeout=0.5).rollouts(Fate.TIMEOUT) == 0
+    assert trained(bench, reward, reward_timeout=LIMIT).rollouts(Fate.TIMEOUT) == 0
     assert len(set(map(id, loops))) == 1
     assert len(loops) == 3 + 32
 

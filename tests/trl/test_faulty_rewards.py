@@ -22,7 +22,8 @@ from neyman.tasks import KillableVerifier, reward_function
 from neyman.trl import _limit
 
 RATES = [0.01, 0.1, 0.5]
-LIMIT = 0.05
+#: For a run of which a part may be late too, and for one of which nothing may be but what hangs.
+LIMIT, LONG = 0.2, 1.0
 
 
 def raising() -> float:
@@ -168,7 +169,7 @@ def test_ten_failing_steps_apart_stop_nothing(bench: Any) -> None:
 @pytest.mark.parametrize("cls", [GRPOTrainer, RLOOTrainer])
 def test_a_reward_that_hangs_is_a_timeout_apart_from_wrong_answers(bench: Any, cls: Any) -> None:
     release = threading.Event()
-    reward = Sometimes(bench, lambda: release.wait(20.0), 0.2)
+    reward = Sometimes(bench, lambda: release.wait(60.0), 0.2)
     try:
         run = bench.train(
             cls, neyman.preset("uniform"), rewards=reward, max_steps=2, ours={"reward_timeout": LIMIT}
@@ -188,7 +189,7 @@ def test_a_reward_that_always_hangs_stops_the_run_with_the_limit_in_the_message(
     run = bench.build(
         GRPOTrainer,
         neyman.preset("uniform"),
-        rewards=Sometimes(bench, lambda: release.wait(20.0), 1.0),
+        rewards=Sometimes(bench, lambda: release.wait(60.0), 1.0),
         ours={"reward_timeout": 0.02},
     )
     try:
@@ -204,7 +205,7 @@ def test_calls_that_cannot_be_ended_are_bounded(bench: Any, monkeypatch: pytest.
     run = bench.build(
         GRPOTrainer,
         neyman.preset("uniform"),
-        rewards=Sometimes(bench, lambda: release.wait(20.0), 0.3),
+        rewards=Sometimes(bench, lambda: release.wait(60.0), 0.3),
         ours={"reward_timeout": LIMIT},
     )
     before = threading.active_count()
@@ -228,12 +229,12 @@ def test_async_reward_functions_are_guarded_as_plain_ones(bench: Any, fault: str
 
     async def reward(prompts: list[str], completions: list[str], **columns: Any) -> list[float]:
         if any(plain.is_hit(p, c) for p, c in zip(prompts, completions, strict=True)):
-            await (asyncio.sleep(20.0) if fault == "hangs" else asyncio.sleep(0.0))
+            await (asyncio.sleep(60.0) if fault == "hangs" else asyncio.sleep(0.0))
             raising()
         return [bench.grade(p, c) for p, c in zip(prompts, completions, strict=True)]
 
     run = bench.train(
-        GRPOTrainer, neyman.preset("uniform"), rewards=reward, max_steps=1, ours={"reward_timeout": LIMIT}
+        GRPOTrainer, neyman.preset("uniform"), rewards=reward, max_steps=1, ours={"reward_timeout": LONG}
     )
     (_, batch), (rows,) = run.batches[0], run.trained()
     hit = [plain.is_hit(p, c) for p, c in rows]

@@ -64,10 +64,10 @@ def launched(bench, tmp_path_factory):
         "four": {"world": 4, "scenarios": few},
         "killed": {"world": 2, "scenarios": {"killed": {**NEYMAN, "fault": "killed"}}},
         "callback": {"world": 2, "scenarios": {"callback": {**NEYMAN, "fault": "callback", "max_steps": 4}}},
-        "silent": {"world": 2, "scenarios": {"silent": {**NEYMAN, "fault": "silent"}}, "timeout": 3},
+        "silent": {"world": 2, "scenarios": {"silent": {**NEYMAN, "fault": "silent"}}, "timeout": 6},
     }
     command = [sys.executable, "-W", "ignore", str(SCRIPT), str(bench.folder), str(out), json.dumps(launches)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
     codes = json.loads((out / "codes.json").read_text())
     files = {

@@ -47,7 +47,7 @@ def ranks(bench, tmp_path_factory):
         port = probe.getsockname()[1]
     command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--nproc_per_node", "2",
                "--master_port", str(port), str(SCRIPT), str(bench.folder), str(out), json.dumps(scenarios)]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
     return [json.loads((out / f"rank{rank}.json").read_text()) for rank in range(2)]
 
