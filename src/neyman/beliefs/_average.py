@@ -109,9 +109,8 @@ class ModelAverage:
     def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
         """Return one draw per id, each of a member drawn by weight."""
         weights = self.weights
-        heard = (
-            int(np.flatnonzero(weights > _NOTHING)[-1]) + 1
-        )  # all before it draw: the others' draws stay the same
+        # All before the last one heard draw, so that the stream of random numbers does not depend on weights.
+        heard = int(np.flatnonzero(weights > _NOTHING)[-1]) + 1
         draws = np.stack([member.sample(ids, rng) for member in self._members[:heard]])
         chosen = rng.choice(heard, size=draws.shape[1], p=weights[:heard])
         return np.asarray(draws[chosen, np.arange(draws.shape[1])], dtype=np.float64)
