@@ -29,9 +29,32 @@ VARIANTS: dict[str, tuple[str, list[str]]] = {
 # What the lab and the replay are asked, beside where to.
 LAB = ["--regimes", "hard,ushape,easy", "--strategies", "core", "--seeds", "5", "--rates", "6e-4,1.2e-3,2.4e-3",
        "--rollouts", "16000"]  # fmt: skip
-TOLD = ["--regimes", "hard,ushape", "--strategies", "uniform,neyman,oracle", "--seeds", "5", "--rates", "6e-4,1.2e-3",
-        "--rollouts", "16000"]  # fmt: skip
-FEATURES = ("metadata", "hidden")
+ALL = ["--regimes", "hard,ushape", "--strategies", "all", "--seeds", "5", "--rates", "6e-4,1.2e-3",
+       "--rollouts", "16000"]  # fmt: skip
+SIZES = ["--strategies", "uniform,dynamic-sampling,neyman,oracle", "--seeds", "5", "--group-sizes", "2,4,8",
+         "--rollouts", "16000"]  # fmt: skip
+# At two rates that surround each regime's best.
+LAB_SIZES = {
+    "lab_sizes_hard": ["--regimes", "hard", *SIZES, "--rates", "1.2e-3,2.4e-3"],
+    "lab_sizes": ["--regimes", "ushape,easy", *SIZES, "--rates", "3e-4,6e-4"],
+}
+ASIDE = ["--regimes", "hard,ushape", "--strategies", "uniform,neyman,oracle", "--seeds", "5", "--rates", "6e-4,1.2e-3",
+         "--rollouts", "16000"]  # fmt: skip
+# The lab under other conditions: file name -> (what is different, flags).
+CONDITIONS: dict[str, tuple[str, list[str]]] = {
+    "lab_metadata": ("beliefs are told family and first digit", ["--features", "metadata"]),
+    "lab_hidden": ("beliefs are told the first policy's state on the prompt", ["--features", "hidden"]),
+    "lab_many_epochs": ("256 prompts, each visited many times", ["--pool", "256"]),
+    "lab_noise": ("a tenth of all verdicts flipped", ["--reward-noise", "0.1"]),
+    "lab_lengths": ("wrong answers cost 4 times the tokens", ["--failure-tokens", "16"]),
+    "lab_drift": ("weights also move at random", ["--drift", "0.3"]),
+}
+LABS = {
+    "lab": LAB,
+    "lab_all": ALL,
+    **LAB_SIZES,
+    **{name: [*ASIDE, *flags] for name, (_, flags) in CONDITIONS.items()},
+}
 REPLAY = ["--seeds", "3", "--passes", "20"]
 
 
@@ -218,6 +241,24 @@ def lab(figures: dict[str, Any]) -> list[str]:
         f"`neyman compare {' '.join(LAB)} --out lab`: each seed at the learning rate that was best on the other seeds; "
         "the reference is `uniform` at its best; 95 % intervals.",
     ]
+    sections += _regimes(figures)
+    everything = _load("lab_all")
+    if everything is not None:
+        sections += [
+            "",
+            "### Every preset",
+            "",
+            f"`neyman compare {' '.join(ALL)} --out lab_all`: as above, at two rates.",
+            *_regimes(everything, level="####"),
+        ]
+    return [*sections, *_sizes(), *_conditions()]
+
+
+def _regimes(figures: dict[str, Any], level: str = "###") -> list[str]:
+    """Render a table of strategies for each regime."""
+    header = ["strategy", "final accuracy, %", "paired difference, points", "rollouts to uniform's final",
+              "rollouts to dynamic sampling's final", "share of the oracle's gain"]  # fmt: skip
+    sections = []
     for regime, found in figures["regimes"].items():
         rows = [
             [f"`{name}`", _interval(s["final_accuracy"], 100), _interval(s["difference_to_reference"], 100),
@@ -225,30 +266,66 @@ def lab(figures: dict[str, Any]) -> list[str]:
              _interval(s["rollouts_to"]["dynamic-sampling"], digits=0), _interval(s["oracle_gain_captured"], 1, 2)]
             for name, s in found["strategies"].items()
         ]  # fmt: skip
-        header = ["strategy", "final accuracy, %", "paired difference, points", "rollouts to uniform's final",
-                  "rollouts to dynamic sampling's final", "share of the oracle's gain"]  # fmt: skip
-        sections += ["", f"### {regime}", "", *_table(header, rows)]
-    return [*sections, *_features()]
+        sections += ["", f"{level} {regime}", "", *_table(header, rows)]
+    return sections
 
 
-def _features() -> list[str]:
-    """Render what features of prompts bring `neyman` in the lab."""
+def _sizes() -> list[str]:
+    """Render every strategy at its best group size, and what each size gave it."""
+    rows, commands = [], []
+    for name, words in LAB_SIZES.items():
+        if (figures := _load(name)) is None:
+            continue
+        commands.append(f"`neyman compare {' '.join(words)} --out {name}`")
+        for regime, found in figures["regimes"].items():
+            for strategy, s in found["strategies"].items():
+                best = {
+                    size: max(
+                        100 * setting["final_accuracy"]["mean"]
+                        for setting in s["settings"] if setting["group_size"] == size
+                    )
+                    for size in (2, 4, 8)
+                }  # fmt: skip
+                rows.append(
+                    [regime, f"`{strategy}`", *(f"{mean:.1f}" for mean in best.values()),
+                     _interval(s["final_accuracy"], 100), _interval(s["difference_to_reference"], 100),
+                     _interval(s["rollouts_to"]["dynamic-sampling"], digits=0),
+                     _interval(s["oracle_gain_captured"], 1, 2)]
+                )  # fmt: skip
+    if not rows:
+        return []
+    header = ["regime", "strategy", "64 x 2", "32 x 4", "16 x 8", "at the best, %", "paired difference, points",
+              "rollouts to dynamic sampling's final", "share of the oracle's gain"]  # fmt: skip
+    return [
+        "",
+        "### Every strategy at its best group size",
+        "",
+        " and ".join(commands)
+        + ": prompts x rollouts of a step, final accuracy at the better of two rates (mean over "
+        "seeds, %); then each seed at the size and rate that were best on the other seeds, the reference too.",
+        "",
+        *_table(header, rows),
+    ]
+
+
+def _conditions() -> list[str]:
+    """Render `neyman` against uniform where something is different."""
     rows = [
-        [kind, regime, _interval(s["final_accuracy"], 100), _interval(s["difference_to_reference"], 100),
-         _interval(s["oracle_gain_captured"], 1, 2)]
-        for kind in FEATURES if (figures := _load(f"lab_{kind}"))
+        [what, f"`{' '.join(flags)}`", regime,
+         *(_interval(found["strategies"][name]["final_accuracy"], 100) for name in ("uniform", "neyman")),
+         _interval(s["difference_to_reference"], 100), _interval(s["oracle_gain_captured"], 1, 2)]
+        for name, (what, flags) in CONDITIONS.items() if (figures := _load(name))
         for regime, found in figures["regimes"].items() for s in [found["strategies"]["neyman"]]
     ]  # fmt: skip
     if not rows:
         return []
-    header = ["features", "regime", "`neyman`, final accuracy, %", "paired difference to `uniform`, points",
+    header = ["condition", "flags", "regime", "`uniform`, %", "`neyman`, %", "paired difference, points",
               "share of the oracle's gain"]  # fmt: skip
     return [
         "",
-        "### `neyman` with features of the prompts",
+        "### `neyman` under other conditions",
         "",
-        f"`neyman compare {' '.join(TOLD)} --features KIND --out lab_KIND`: metadata are one-hot family and first "
-        "digit, hidden is the starting policy's state on the prompt.",
+        f"`neyman compare {' '.join(ASIDE)} FLAGS --out DIR`: final accuracy.",
         "",
         *_table(header, rows),
     ]

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from render import FEATURES, HERE, LAB, REPLAY, RESULTS, TOLD, VARIANTS, render
+from render import HERE, LABS, REPLAY, RESULTS, VARIANTS, render
 
 
 def measure(data: str | None, demo: Path) -> None:
@@ -34,11 +34,10 @@ def measure(data: str | None, demo: Path) -> None:
     ]
     for name, (_, words) in VARIANTS.items():
         commands.append([sys.executable, "-m", "neyman.cli", *words, "--out", str(demo.parent / name)])
-    compare = [sys.executable, "-m", "neyman.cli", "compare"]
-    commands.append([*compare, *LAB, "--out", str(demo.parent / "lab")])
-    commands += [
-        [*compare, *TOLD, "--features", kind, "--out", str(demo.parent / f"lab_{kind}")] for kind in FEATURES
-    ]
+    for name, words in LABS.items():
+        commands.append(
+            [sys.executable, "-m", "neyman.cli", "compare", *words, "--out", str(demo.parent / name)]
+        )
     if data:
         trace = str(Path(data) / "dsr_sub_trace.parquet")
         words = ["replay", trace, *REPLAY, "--out", str(demo.parent / "replay")]
@@ -54,7 +53,7 @@ def measure(data: str | None, demo: Path) -> None:
     shutil.copy(demo / "summary.json", RESULTS / "demo.json")
     for name in VARIANTS:
         shutil.copy(demo.parent / name / "summary.json", RESULTS / f"{name}.json")
-    for name in ("lab", *(f"lab_{kind}" for kind in FEATURES)):
+    for name in LABS:
         keep(demo.parent / name, "regimes")
     if data:
         keep(demo.parent / "replay", "strategies")
