@@ -151,6 +151,7 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     "sara, published": lambda **o: preset("sara", group_size=4, variant="published", **o),
     "sara+dps": lambda **o: preset("sara+dps", group_size=4, schedule=(2,), **o),
     "sara+mopps": lambda **o: preset("sara+mopps", group_size=4, **o),
+    "curriculum, no floor": lambda **o: preset("curriculum", revisit=None, **o),
     "dps, no floor": lambda **o: preset("dps", revisit=None, entropy=0.3, **o),
     "greso": lambda **o: preset("greso", group_size=4, **o),
     "greso, carry": lambda **o: preset("greso", group_size=4, max_age=1, **o),

@@ -37,20 +37,20 @@ def _variants() -> dict[str, Callable[[], Strategy]]:
 
 VARIANTS = _variants()
 
-NO_FLOOR = "it explores in proportion to what is uncertain, without a floor"
 #: What a preset cannot keep, and why; a reason that does not hold fails.
 BY_MEAN = "it ranks by what it expects, and never looks again at what it expects to be uniform"
 BY_KEY = "ties and draws are keyed by prompt"
+# Evidence fades by a hundredth a step, so that what looked settled looks open again after some hundred.
+SLOWLY: dict[str, object] = {"retest_within": 600}
 STATED: dict[str, dict[str, object]] = {
-    "mopps": {"absorbing": NO_FLOOR},
-    "mopps, close=streaming": {"absorbing": NO_FLOOR},
-    "mopps, band": {"absorbing": NO_FLOOR},
+    "mopps": SLOWLY,
+    "mopps, close=streaming": SLOWLY,
+    "mopps, band": SLOWLY,
     "dps, no floor": {"absorbing": BY_MEAN},
-    "curriculum": {"absorbing": BY_MEAN},
-    "curriculum, close=streaming": {"absorbing": BY_MEAN},
-    "sara+mopps": {"absorbing": NO_FLOOR},
-    "sara+mopps, close=fixed_spend": {"absorbing": NO_FLOOR},
-    "sara+mopps, close=streaming": {"absorbing": NO_FLOOR},
+    "curriculum, no floor": {"absorbing": BY_MEAN},
+    "sara+mopps": SLOWLY,
+    "sara+mopps, close=fixed_spend": SLOWLY,
+    "sara+mopps, close=streaming": SLOWLY,
     "sara+dps, close=fixed_spend": {"by_name": BY_KEY},
     "sara+dps, close=streaming": {"by_name": BY_KEY},
 }

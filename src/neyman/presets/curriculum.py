@@ -15,6 +15,7 @@ def build(
     group_size: int | None = None,
     among: float = 4.0,
     target: float = 0.5,
+    revisit: float | None = 8.0,
     belief: Belief | None = None,
 ) -> Strategy:
     """Return `curriculum`.
@@ -23,12 +24,15 @@ def build(
         group_size: rollouts per prompt; None divides the budget by the number of prompts.
         among: candidates per prompt that is chosen.
         target: the success rate looked for.
+        revisit: passes over the pool within which every prompt is looked at again; None, as published, may leave one
+            that looked settled for ever.
         belief: stands for the paper's value model, which is trained beside the policy; None takes the default, which
             learns from features and from each prompt's own results.
     """
+    nearest = rules.ClosestTo(target, among=among, explore="mean")
     return Strategy(
         name="curriculum",
-        select=rules.ClosestTo(target, among=among, explore="mean"),
+        select=nearest if revisit is None else rules.Revisit(nearest, passes=revisit),
         allocate=rules.Each(group_size),
         belief=beliefs.default() if belief is None else belief,
     )
