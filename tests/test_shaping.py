@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from neyman.errors import ArgumentError
-from neyman.modulation import ClipCov, EntropyAdvantage, WReinforce
+from neyman.modulation import ClipCov, EntropyAdvantage, KLCov, WReinforce
 
 torch = pytest.importorskip("torch")
 
 from neyman.modulation import (  # noqa: E402 (needs torch)
     clip_cov_factor,
     entropy_advantage_factor,
+    kl_cov_advantages,
     shaping_factors,
     token_covariance,
 )
@@ -71,6 +72,36 @@ def test_clip_cov_does_not_choose_what_is_clipped_already():
     assert clip(ClipCov(share=0.5), passes).tolist() == [[1.0, 1.0], [1.0, 0.0]]
 
 
+@pytest.mark.parametrize("share", [1e-6, 0.3, 1.0])
+def test_kl_covs_advantages_have_the_gradient_of_its_penalty(share):
+    generator = torch.Generator().manual_seed(3)
+    old = -3.0 * torch.rand(4, 6, generator=generator, dtype=torch.float64)
+    logp = (old + 0.3 * torch.randn(4, 6, generator=generator, dtype=torch.float64)).requires_grad_()
+    advantages = torch.tensor([1.5, 0.0, -0.5, -1.0], dtype=torch.float64)
+    mask = torch.ones(4, 6)
+    mask[1, 3:] = 0
+    penalty = (logp - old).abs()
+    covariance = token_covariance(advantages, logp.detach(), mask).masked_fill(mask == 0, -torch.inf)
+    wanted = max(1, int(share * 21))
+    least = covariance.flatten().sort(descending=True).values[wanted - 1]
+    loss = -(logp - old).exp() * advantages[:, None] + 0.7 * penalty * (covariance >= least)
+    (expected,) = torch.autograd.grad((loss * mask).sum(), logp)
+    settings = KLCov(share=share, coefficient=0.7)
+    ratio = (logp - old).exp()
+    changed = kl_cov_advantages(advantages, logp.detach(), ratio, mask, settings)
+    (actual,) = torch.autograd.grad((-ratio * changed * mask).sum(), logp)
+    torch.testing.assert_close(actual, expected)
+    assert int((changed != advantages[:, None]).sum()) == wanted
+
+
+def test_kl_cov_changes_nothing_while_the_policy_is_the_one_that_generated():
+    advantages, logp = torch.tensor([2.0, -1.0]), torch.tensor([[-1.0, -3.0], [-1.0, -3.0]])
+    same = kl_cov_advantages(advantages, logp, torch.ones(2, 2), torch.ones(2, 2), KLCov(share=1.0))
+    assert same.tolist() == [[2.0, 2.0], [-1.0, -1.0]]
+    none = kl_cov_advantages(advantages, logp, torch.full((2, 2), 2.0), torch.zeros(2, 2), KLCov())
+    assert none.tolist() == [[2.0, 2.0], [-1.0, -1.0]]
+
+
 def test_each_setting_has_its_factor():
     tensors = {
         "logp": torch.tensor([[-1.0, -3.0], [-1.0, -3.0]]),
@@ -91,6 +122,8 @@ def test_each_setting_has_its_factor():
         (lambda: EntropyAdvantage(kappa=1.0), "kappa"),
         (lambda: ClipCov(share=0.0), "share"),
         (lambda: ClipCov(low=5.0), "low must be below high"),
+        (lambda: KLCov(share=0.0), "share"),
+        (lambda: KLCov(coefficient=-1.0), "coefficient"),
         (lambda: WReinforce(positive=1.5), "positive"),
     ],
 )

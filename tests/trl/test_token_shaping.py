@@ -1,4 +1,4 @@
-"""Entropy advantages, Clip-Cov and W-REINFORCE inside TRL's losses, and what TRL has of its own."""
+"""Entropy advantages, Clip-Cov, KL-Cov and W-REINFORCE inside TRL's losses, and what TRL has of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from trl import GRPOTrainer, RLOOTrainer
 
 import neyman
 from neyman.errors import ArgumentError
-from neyman.modulation import ClipCov, EntropyAdvantage, WReinforce, entropy_advantage_factor
+from neyman.modulation import (
+    ClipCov,
+    EntropyAdvantage,
+    KLCov,
+    WReinforce,
+    entropy_advantage_factor,
+    kl_cov_advantages,
+)
 
 NEUTRAL = {
     "grpo": (GRPOTrainer, {"loss_type": "grpo"}),
@@ -103,6 +110,57 @@ def test_clip_covs_tokens_have_no_gradient_and_the_others_theirs(bench: Any) -> 
     assert float((expected - actual).norm() / expected.norm()) < 2e-5
     again = gradient(trainer, trainer._compute_loss(trainer.model, inputs))
     torch.testing.assert_close(actual, again, msg="the draw is keyed by the step")
+
+
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo"])
+def test_kl_covs_update_is_that_of_its_penalty(bench: Any, loss_type: str) -> None:
+    settings = KLCov(share=0.3, coefficient=0.4)
+    trainer, inputs = loss_of(bench, GRPOTrainer, settings, loss_type=loss_type)
+    logps, _ = forward(trainer, inputs)
+    mask, advantages = inputs["completion_mask"], inputs["advantages"][:, None]
+    # Some steps after the rollouts, within the clipping.
+    drift = 0.1 * (torch.rand(logps.shape, generator=torch.Generator().manual_seed(0)) - 0.5)
+    inputs = {**inputs, "old_per_token_logps": logps.detach() - drift}
+    changed = kl_cov_advantages(inputs["advantages"], logps.detach(), drift.exp(), mask, settings)
+    chosen = ((changed != advantages) & mask.bool()).float()
+    assert int(chosen.sum()) == int(0.3 * int(mask.sum()))
+    change = logps - inputs["old_per_token_logps"]
+    tokens = (-change.exp() * advantages + 0.4 * change.abs() * chosen) * mask
+    by_hand = {
+        "dapo": tokens.sum() / mask.sum(),
+        "grpo": (tokens.sum(1) / mask.sum(1)).mean(),
+        "dr_grpo": tokens.sum() / (len(tokens) * trainer.max_completion_length),
+    }[loss_type]
+    expected = gradient(trainer, by_hand)
+    actual = gradient(trainer, trainer._compute_loss(trainer.model, inputs))
+    assert float((expected - actual).norm() / expected.norm()) < 2e-5
+
+
+def test_kl_cov_without_a_penalty_is_the_stock_trainer(bench: Any) -> None:
+    options = {"num_iterations": 2, "max_steps": 4}
+    stock = bench.train(GRPOTrainer, None, **options)
+    ours = bench.train(
+        GRPOTrainer, neyman.preset("uniform"), ours={"modulation": KLCov(coefficient=0.0)}, **options
+    )
+    after, same = stock.weights(), ours.weights()
+    assert all((after[key] == same[key]).all() for key in after)
+    held = bench.train(
+        GRPOTrainer, neyman.preset("uniform"), ours={"modulation": KLCov(share=0.5)}, **options
+    )
+    assert any((after[key] != value).any() for key, value in held.weights().items())
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "found"),
+    [
+        (RLOOTrainer, {}, "RLOO"),
+        (GRPOTrainer, {"importance_sampling_level": "sequence"}, "importance_sampling_level='sequence'"),
+        (GRPOTrainer, {"loss_type": "cispo"}, "loss_type='cispo'"),
+    ],
+)
+def test_kl_cov_without_a_ratio_per_token_is_refused(bench: Any, cls: Any, options: Any, found: str) -> None:
+    with pytest.raises(ArgumentError, match=found):
+        bench.build(cls, neyman.preset("uniform"), ours={"modulation": KLCov()}, **options)
 
 
 @pytest.mark.parametrize("cls", [GRPOTrainer, RLOOTrainer])

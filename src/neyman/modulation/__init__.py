@@ -1,10 +1,12 @@
 """Token factors of DynaMO: compensate confident correct tokens, damp tokens that move the entropy most.
 
-Beside them those of other methods: entropy advantages, Clip-Cov, W-REINFORCE. The settings (:class:`Modulation`,
-:class:`EntropyAdvantage`, :class:`ClipCov`, :class:`WReinforce`) need nothing but the standard library, so a strategy
-can carry them; the functions need torch and are loaded on first use. Symbols: pi the policy's distribution over the
-vocabulary at a token, H its entropy, L = log pi + H, s2 = sum_v pi_v^2 L_v, xi = I_clip r A the weight of the token in
-the update, dH the entropy change that the update causes.
+Beside them those of other methods: entropy advantages, Clip-Cov, KL-Cov, W-REINFORCE. The settings
+(:class:`Modulation`, :class:`EntropyAdvantage`, :class:`ClipCov`, :class:`KLCov`, :class:`WReinforce`) need nothing but
+the standard library, so a strategy can carry them; the functions need torch and are loaded on first use.
+
+Symbols: pi the policy's distribution over the vocabulary at a token, H its entropy, L = log pi + H,
+s2 = sum_v pi_v^2 L_v, xi = I_clip r A the weight of the token in the update, dH the entropy change that the update
+causes.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from neyman.modulation.rivals import ClipCov, EntropyAdvantage, WReinforce
+from neyman.modulation.rivals import ClipCov, EntropyAdvantage, KLCov, WReinforce
 from neyman.modulation.settings import Modulation
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from neyman.modulation.shaping import (
         clip_cov_factor,
         entropy_advantage_factor,
+        kl_cov_advantages,
         shaping_factors,
         token_covariance,
     )
@@ -61,6 +64,7 @@ _HOME = {
     "token_factors": "factors",
     "clip_cov_factor": "shaping",
     "entropy_advantage_factor": "shaping",
+    "kl_cov_advantages": "shaping",
     "shaping_factors": "shaping",
     "token_covariance": "shaping",
 }
@@ -69,6 +73,7 @@ __all__ = [
     "ClipCov",
     "EntropyAdvantage",
     "Extremes",
+    "KLCov",
     "Modulation",
     "TokenMoments",
     "WReinforce",
@@ -80,6 +85,7 @@ __all__ = [
     "entropy_advantage_factor",
     "entropy_change",
     "entropy_change_from_moments",
+    "kl_cov_advantages",
     "published_entropy_change",
     "s2_from_sharpened",
     "shaping_factors",

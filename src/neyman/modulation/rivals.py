@@ -63,6 +63,29 @@ class ClipCov:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KLCov:
+    """Hold back the tokens whose log-probability and advantage vary together most, by a penalty on their change.
+
+    The tokens of the largest (A - mean A)(log pi - mean log pi) pay coefficient |log pi - log pi_old|. That has no
+    gradient while the policy is the one that generated, so it acts from the second update on the same rollouts on.
+
+    Args:
+        share: of the valid tokens, at least one token, > 0.
+        coefficient: of the penalty, >= 0.
+
+    Source: Cui et al. (2025), arXiv 2505.22617; the settings are verl's defaults.
+    """
+
+    share: float = 2e-4
+    coefficient: float = 1.0
+
+    def __post_init__(self) -> None:
+        _checks.real("share", self.share, low=0.0, high=1.0, open_low=True)
+        _checks.real("coefficient", self.coefficient, low=0.0)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WReinforce:
     """REINFORCE on outcomes of +1 and -1 without a baseline, right answers weighted down.
 
@@ -81,4 +104,4 @@ class WReinforce:
         _checks.real("positive", self.positive, low=0.0, high=1.0)
 
 
-Shaping = EntropyAdvantage | ClipCov
+Shaping = EntropyAdvantage | ClipCov | KLCov

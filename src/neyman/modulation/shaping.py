@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from neyman import _checks
 from neyman.modulation._tensors import float_tensor, per_token, token_mask
-from neyman.modulation.rivals import ClipCov, EntropyAdvantage, Shaping
+from neyman.modulation.rivals import ClipCov, EntropyAdvantage, KLCov
 
 import torch  # isort: skip - after _tensors, whose import names the extra where torch is absent
 from torch import Tensor  # isort: skip
@@ -121,8 +121,51 @@ def clip_cov_factor(
     return factor.reshape(shape)
 
 
+def kl_cov_advantages(
+    advantages: Tensor, logp: Tensor, ratio: Tensor, mask: Tensor, settings: KLCov
+) -> Tensor:
+    """Return the advantages under which a loss of -ratio A has the gradient of KL-Cov's.
+
+    The penalty c |log ratio| adds c sign(log ratio) to the gradient by log pi, and the policy term has -ratio A there:
+    so A - c sign(log ratio) / ratio on the chosen tokens is the same, whatever the loss divides by.
+
+    Args:
+        advantages: (B,), (B, 1) or (B, T).
+        logp: (B, T) log pi of the sampled tokens.
+        ratio: (B, T) pi / pi_old of the sampled tokens, > 0.
+        mask: (B, T), nonzero on valid tokens.
+        settings: how many tokens, and how large a penalty.
+
+    Returns:
+        (B, T), detached.
+
+    Raises:
+        ArgumentError: shapes do not match.
+
+    Source:
+        Cui et al. (2025), arXiv 2505.22617; as a change of the advantage it is ours.
+
+    Example:
+        >>> logp = torch.tensor([[-1.0], [-3.0]])
+        >>> pair = torch.tensor([1.0, -1.0]), logp, torch.tensor([[2.0], [0.5]]), torch.ones(2, 1)
+        >>> kl_cov_advantages(*pair, KLCov(share=1.0)).tolist()
+        [[0.5], [1.0]]
+    """
+    covariance = token_covariance(advantages, logp, mask)
+    shape = tuple(covariance.shape)
+    valid = token_mask(mask, shape)
+    count = int(valid.sum())
+    wanted = min(count, max(1, int(settings.share * count)))
+    chosen = torch.zeros_like(valid).flatten()
+    chosen[covariance.masked_fill(~valid, -torch.inf).flatten().topk(wanted).indices] = True
+    ratio = per_token("ratio", ratio, shape).detach().to(covariance.dtype)
+    pull = settings.coefficient * torch.sign(ratio - 1.0) / ratio
+    spread = per_token("advantages", advantages, shape).to(covariance.dtype)
+    return torch.where(chosen.reshape(shape), spread - pull, spread)
+
+
 def shaping_factors(
-    settings: Shaping,
+    settings: EntropyAdvantage | ClipCov,
     *,
     logp: Tensor,
     entropy: Tensor,

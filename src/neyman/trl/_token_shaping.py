@@ -10,12 +10,14 @@ import torch
 
 from neyman.errors import ArgumentError
 from neyman.keyed import keyed_seed
-from neyman.modulation.rivals import ClipCov, EntropyAdvantage, Shaping, WReinforce
-from neyman.modulation.shaping import shaping_factors
+from neyman.modulation.rivals import ClipCov, EntropyAdvantage, KLCov, Shaping, WReinforce
+from neyman.modulation.shaping import kl_cov_advantages, shaping_factors
 from neyman.trl._token_factor import TokenFactor, loss_change, multiplied, token_mask_of
 
 if TYPE_CHECKING:
     from neyman.trl._session import Session
+
+_RATIO_LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")
 
 Tensor = torch.Tensor
 Inputs = dict[str, Any]
@@ -42,6 +44,8 @@ class TokenShaping:
                 "use_liger_kernel=True fuses the loss, so that no token's advantage can be reached; switch it off, or "
                 "pass modulation=None"
             )
+        if isinstance(settings, KLCov):
+            _check_ratio(session)
         self._inputs: Inputs | None = None
 
     @contextmanager
@@ -59,9 +63,15 @@ class TokenShaping:
         if self._inputs is None or entropies is None:
             return logps
         trainer, inputs = self._session.trainer, self._inputs
+        mask = token_mask_of(inputs)
+        ratio, passes = loss_change(self._session, inputs, logps.detach(), mask)
+        if isinstance(self._settings, KLCov):
+            inputs["advantages"] = kl_cov_advantages(
+                inputs["advantages"], logps.detach(), ratio, mask, self._settings
+            )
+            return logps
         rank, step = int(trainer.accelerator.process_index), int(trainer._step)  # noqa: SLF001
         generator = torch.Generator().manual_seed(keyed_seed("shaping", int(trainer.args.seed), rank, step))
-        mask = token_mask_of(inputs)
         factor = shaping_factors(
             self._settings,
             logp=logps.detach(),
@@ -69,7 +79,7 @@ class TokenShaping:
             advantages=inputs["advantages"],
             mask=mask,
             generator=generator,
-            passes=loss_change(self._session, inputs, logps.detach(), mask)[1],
+            passes=passes,
         )
         return multiplied(self._session, inputs, logps, factor)
 
@@ -86,6 +96,23 @@ def token_factor(session: Session, modulation: Any) -> TokenFactor | TokenShapin
     """Return what multiplies tokens under these settings; None where nothing does."""
     if modulation is None or isinstance(modulation, WReinforce):  # W-REINFORCE is of rows
         return None
-    if isinstance(modulation, EntropyAdvantage | ClipCov):
+    if isinstance(modulation, EntropyAdvantage | ClipCov | KLCov):
         return TokenShaping(session, modulation)
     return TokenFactor(session, modulation)
+
+
+def _check_ratio(session: Session) -> None:
+    """Refuse losses in which a token's gradient is not its own ratio times its advantage."""
+    trainer = session.trainer
+    if session.is_rloo:
+        found = "RLOO's, with one ratio per sequence"
+    elif trainer.importance_sampling_level != "token":
+        found = f"importance_sampling_level={trainer.importance_sampling_level!r}"
+    elif trainer.loss_type not in _RATIO_LOSSES:
+        found = f"loss_type={trainer.loss_type!r}"
+    else:
+        return
+    raise ArgumentError(
+        f"KLCov needs a loss with one importance ratio per token, got {found}; use GRPOTrainer with "
+        f"importance_sampling_level='token' and loss_type one of {', '.join(_RATIO_LOSSES)}, or take ClipCov"
+    )
