@@ -419,8 +419,34 @@ def load(figures: dict[str, Any]) -> list[str]:
     ]
 
 
+def strategies() -> list[str]:
+    """Render docs/results.md: every strategy on the real trace and in the lab."""
+    trace, lab_runs = _load("replay"), _load("lab_all")
+    lines = [
+        "# Every strategy, on a real trace and in the lab",
+        "",
+        "Rendered by `python benchmarks/run_all.py --render`, as [RESULTS.md](../benchmarks/RESULTS.md) is, which "
+        "has everything else that was measured. What each strategy does: [methods.md](methods.md). Replay judges what "
+        "rollouts bought on recorded outcomes ([replay.md](replay.md)), the lab what a small policy learned "
+        "([lab.md](lab.md)); intervals are of 95 %.",
+    ]
+    if trace is not None:
+        lines += ["", *replay(trace)]
+    if lab_runs is not None:
+        lines += [
+            "",
+            "## Every strategy in the lab",
+            "",
+            f"`neyman compare {' '.join(ALL)} --out lab_all`: each seed at the learning rate that was best on the "
+            "other seeds; the reference is `uniform` at its best. `neyman-told` and `oracle` are told what no strategy "
+            "knows.",
+            *_regimes(lab_runs),
+        ]
+    return lines
+
+
 def render() -> None:
-    """Write RESULTS.md from the JSON files."""
+    """Write RESULTS.md and docs/results.md from the JSON files."""
     lines = [
         "# Results",
         "",
@@ -441,3 +467,4 @@ def render() -> None:
         if figures is not None:
             lines += ["", *section(figures)]
     (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n")
+    (HERE.parent / "docs" / "results.md").write_text("\n".join(strategies()) + "\n")
