@@ -355,8 +355,6 @@ class Controller:
             engine, late = restored(self._engine, state)
             with readable("the belief's state"):
                 self.strategy.belief.load_state_dict(state["belief"])
-                if state["open"] is not None and engine.strategy.verdict is not None:
-                    engine.waves.price()
         except StateError as error:
             raise StateError(f"{error} (or load another saved state, or start a new run)") from error
         self._engine, self._late, self._is_open = engine, late, state["open"] is not None

@@ -364,6 +364,7 @@ class Engine:
             "live": list(self.live),
             "drained": sorted(self.drained),
             "reports": [asdict(report) for report in self.reports],
+            "price": None if self.strategy.verdict is None else self.waves.price,
             **{name: getattr(self, name) for name in _OPEN},
         }
 
@@ -373,7 +374,7 @@ class Engine:
         Raises:
             StateError: other fields than expected.
         """
-        if set(state) != {"candidates", "groups", "live", "drained", "reports", *_OPEN}:
+        if set(state) != {"candidates", "groups", "live", "drained", "reports", "price", *_OPEN}:
             raise StateError(f"the open step of the state has other fields than expected: {sorted(state)}")
         self._reset(list(state["candidates"]), state["policy_version"])
         for raw in state["groups"]:
@@ -392,4 +393,4 @@ class Engine:
             if any(slot.state is PLANNED for slot in group.slots):
                 self._wait(index)
         if self.strategy.verdict is not None:
-            self.waves.restore()
+            self.waves.restore(state["price"])

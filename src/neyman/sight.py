@@ -19,30 +19,24 @@ if TYPE_CHECKING:
 Moments = tuple[FloatP, FloatP]  # mean and variance of each prompt's success rate, by the belief
 
 
-def step_view(engine: Engine, *, at_start: bool = False) -> StepView:
-    """Return the step as a selection rule sees it: now, or before its first group was opened.
-
-    What is settled once for a step must be asked of its start, so that a restored step settles the same.
-    """
-    pool, taken, unopened, opened = engine.pool, engine.taken, engine.unopened, len(engine.groups)
-    if at_start:
-        unopened = dict.fromkeys(engine.candidates)
-        taken, opened = set(unopened), 0
+def step_view(engine: Engine) -> StepView:
+    """Return the step as a selection rule sees it."""
+    pool, taken = engine.pool, engine.taken
 
     def rng(*keys: PromptId) -> np.random.Generator:
         return keyed_rng(engine.seed, engine.step, *keys)
 
     def browse(count: int) -> list[PromptId]:
-        return [] if pool is None else pool.browse(count, taken, rng("browse", opened))
+        return [] if pool is None else pool.browse(count, taken, rng("browse", len(engine.groups)))
 
     def overdue(passes: float, count: int | None = None) -> list[PromptId]:
         if pool is None:
             return []
-        return pool.overdue(engine.passes - passes, taken.difference(unopened), count)
+        return pool.overdue(engine.passes - passes, taken.difference(engine.unopened), count)
 
     return StepView(
         step=engine.step,
-        candidates=tuple(unopened),
+        candidates=tuple(engine.unopened),
         fresh=lambda count: [] if pool is None else pool.peek(count, taken),
         browse=browse,
         overdue=overdue,

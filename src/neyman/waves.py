@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 
 from neyman import formulas
-from neyman.errors import ArgumentError
+from neyman.errors import ArgumentError, StateError
 from neyman.groups import VALID, Group, Phase
 from neyman.keyed import PromptId
 from neyman.ledger import Fate
@@ -35,7 +35,8 @@ class Waves:
         self._engine = engine
         self.observed = Yield()
         self.size = 0
-        self.verdict: Verdict | None = None  # of this step: its price may move
+        self.price: float | None = None  # of a rollout elsewhere, when the step began
+        self.verdict: Verdict | None = None  # at that price
         self.looks: tuple[int, ...] = ()
         self._first = 0  # rollouts that a fresh prompt gets at once
         self.target: int | None = None
@@ -63,14 +64,23 @@ class Waves:
         self.target = _groups_to_train(engine.train_rows, rows) if is_filling else None
         self._undecided, self._committed = {}, 0
 
-    def price(self) -> None:
-        """Set the step's verdict, for the groups that it needs and by what the belief held when it began."""
+    def _current_price(self) -> float | None:
+        """Return what the verdict asks for a rollout in a step that begins now; None where it has no price."""
         engine = self._engine
-        verdict = engine.strategy.verdict
-        assert verdict is not None
-        if (price := getattr(verdict, "priced", None)) is not None:
-            needed = self.target or max(1, engine.budget.planned_rollouts // self.size)
-            verdict = price(step_view(engine, at_start=True), needed)
+        price = getattr(engine.strategy.verdict, "price", None)
+        if price is None:
+            return None
+        needed = self.target or max(1, engine.budget.planned_rollouts // self.size)
+        return cast("float | None", price(step_view(engine), needed))
+
+    def _set_verdict(self, price: float | None) -> None:
+        """Set the step's verdict and its looks."""
+        verdict: Any = self._engine.strategy.verdict
+        if hasattr(verdict, "priced"):
+            verdict = verdict.priced(price)
+        elif price is not None:
+            raise StateError(f"the strategy's verdict has no price, but the step has {price!r}")
+        self.price = price
         self.verdict = verdict
         self.looks = verdict.looks(self.size)
         self._first = self.size if getattr(verdict, "speculate", False) else self.looks[0]
@@ -78,14 +88,19 @@ class Waves:
     def begin(self) -> None:
         """Take over what earlier steps carried, and open the first wave."""
         self.prepare()
-        self.price()
+        self._set_verdict(self._current_price())
         self.observed.advance()
         self._take_carried()
         self.advance()
 
-    def restore(self) -> None:
-        """Take up a restored step; its price follows once the belief is restored, too."""
+    def restore(self, price: float | None) -> None:
+        """Take up a restored step, at the price that it began with: what it has learnt since may move it.
+
+        Raises:
+            NeymanError: the price is none that this verdict can have.
+        """
         self.prepare()
+        self._set_verdict(price)
         engine = self._engine
         self._undecided = {i: None for i in engine.live if engine.groups[i].phase is Phase.OPEN}
         for index, group in enumerate(engine.groups):

@@ -8,6 +8,7 @@ import pytest
 
 import neyman
 from neyman.beliefs import Counts
+from neyman.errors import StateError
 from neyman.rules import StepView, WorthVerdict
 from strategies import Host, run_step, through_json
 
@@ -38,6 +39,51 @@ def test_a_step_that_is_restored_has_the_price_that_it_began_with(brought, round
     assert restored._engine.waves.verdict == controller._engine.waves.verdict
 
 
+@pytest.mark.parametrize("brought", [[], list(range(24))])
+def test_what_a_step_learns_as_it_streams_moves_no_price_of_its_own(brought):
+    """Groups that are handed out teach the belief within the step; a restored step must not be priced by that."""
+
+    def streaming() -> neyman.Controller:
+        strategy = neyman.preset("neyman", group_size=4, belief=Counts())
+        strategy = strategy.with_options(close="streaming", over_provision="auto")
+        return neyman.Controller(strategy, neyman.Budget(rollouts=128), pool=POOL, seed=3)
+
+    host, controller = Host(seed=5), streaming()
+    controller.begin(brought)
+    began_with = controller._engine.waves.verdict
+    handed_out = 0
+    while not handed_out:
+        controller.tell(host.answer(controller.ask(capacity=5)))
+        handed_out = len(controller.drain())
+    assert not controller.is_done
+    restored = streaming()
+    restored.load_state_dict(through_json(controller.state_dict()))
+    assert restored._engine.waves.verdict == controller._engine.waves.verdict == began_with
+
+
+@pytest.mark.parametrize("price", [None, 0.5, float("nan"), "2", True])
+def test_a_step_whose_price_is_damaged_is_refused(price):
+    controller = make()
+    controller.begin([])
+    state = through_json(controller.state_dict())
+    state["open"]["price"] = price
+    with pytest.raises(StateError, match="price"):
+        make().load_state_dict(state)
+
+
+def test_a_price_where_none_is_asked_is_refused():
+    def plain() -> neyman.Controller:
+        return neyman.Controller(neyman.preset("sara", group_size=4), neyman.Budget(rollouts=64), pool=POOL)
+
+    controller = plain()
+    controller.begin([])
+    state = through_json(controller.state_dict())
+    assert state["open"]["price"] is None
+    state["open"]["price"] = 2.0
+    with pytest.raises(StateError, match="no price"):
+        plain().load_state_dict(state)
+
+
 @dataclass
 class Needed:
     """A verdict that writes down for how many groups it is priced."""
@@ -45,9 +91,12 @@ class Needed:
     inner: WorthVerdict = field(default_factory=WorthVerdict)
     groups: list[int] = field(default_factory=list)
 
-    def priced(self, view: StepView, groups: int) -> WorthVerdict:
+    def price(self, view: StepView, groups: int) -> float | None:
         self.groups.append(groups)
-        return self.inner.priced(view, groups)
+        return self.inner.price(view, groups)
+
+    def priced(self, price: float | None) -> WorthVerdict:
+        return self.inner.priced(price)
 
     def looks(self, group_size: int) -> tuple[int, ...]:
         return self.inner.looks(group_size)

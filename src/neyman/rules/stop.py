@@ -167,13 +167,23 @@ class WorthVerdict:
         choice("after_commit", self.after_commit, ("complete", "stop"))
         _check_schedule(self.schedule, least=1)
 
-    def priced(self, view: StepView, groups: int) -> WorthVerdict:
-        """Return the verdict at the price of a step that needs ``groups`` groups."""
+    def price(self, view: StepView, groups: int) -> float | None:
+        """Return the price of a step that needs ``groups`` groups, as it begins; None where it is fixed."""
         if self.waste != "auto":
-            return self
+            return None
         ids = list(view.candidates) + view.browse(_AMONG * groups)
         waste = np.sort(waste_of(view, ids, self.schedule))[min(groups, len(ids)) - 1] if ids else _UNKNOWN
-        return replace(self, waste=min(float(waste), _DEAREST))
+        return min(float(waste), _DEAREST)
+
+    def priced(self, price: float | None) -> WorthVerdict:
+        """Return the verdict at a step's `price`.
+
+        Raises:
+            ArgumentError: no price where the verdict needs one, one where its own is fixed, or one below 1.
+        """
+        if (price is None) is (self.waste == "auto"):
+            raise ArgumentError(f"a verdict with waste={self.waste!r} cannot take the price {price!r}")
+        return self if price is None else replace(self, waste=real("price", price, low=1.0))
 
     def looks(self, group_size: int) -> tuple[int, ...]:
         """Return the scheduled prefix lengths, ending with the group's size."""
