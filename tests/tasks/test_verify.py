@@ -264,6 +264,12 @@ def test_a_worker_that_cannot_start_says_why(judge, monkeypatch):
     assert verifier._workers == []
 
 
+def test_a_worker_starts_where_warnings_are_errors(judge, monkeypatch):
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    with KillableVerifier(judge, timeout_seconds=PATIENT) as verifier:
+        assert verifier.verify(["a"], ["a"], []) == [True]
+
+
 def test_limits_out_of_range_are_refused(judge):
     with pytest.raises(ArgumentError, match="timeout_seconds"):
         KillableVerifier(judge, timeout_seconds=0.0)

@@ -1,4 +1,4 @@
-"""The process in which one judge runs: ``python -m neyman.tasks._judge module:function seconds bytes [module ...]``.
+"""The process in which one judge runs, by `main`; its arguments are ``module:function seconds bytes [module ...]``.
 
 Reads requests from standard input (4 bytes of length, then JSON ``[completion, answer, metadata]``), answers
 each with one line of JSON on what was standard output. What the judge itself prints goes nowhere, so it cannot
@@ -86,8 +86,9 @@ def decided(verdict: Any) -> bool | None:
     )
 
 
-def main(path: str, seconds: float, limit: int, preload: list[str]) -> None:
+def main() -> None:
     """Import the judge and what it will need, then serve requests until standard input ends."""
+    path, seconds, limit, preload = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     output = os.dup(1)
     void = os.open(os.devnull, os.O_WRONLY)
     os.dup2(void, 1)
@@ -108,7 +109,3 @@ def main(path: str, seconds: float, limit: int, preload: list[str]) -> None:
         except Exception as error:  # noqa: BLE001 - a judge that raises gives no verdict, and says why
             said = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
             _say(output, error=said, memory=isinstance(error, MemoryError))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

@@ -37,6 +37,8 @@ Judge: TypeAlias = Callable[[str, str, dict[str, Any]], bool | None]
 # Importing a symbolic checker takes a second, on a loaded machine many.
 _START_SECONDS = 120.0
 _GIBIBYTE = 1 << 30
+# Not by -m: the package has imported the module before, which Python warns of, and warnings may be errors.
+_START = f"from {_judge.__name__} import main; main()"
 
 
 @final
@@ -183,8 +185,8 @@ class KillableVerifier:
         limit = _checks.integer("memory_bytes", memory_bytes, low=_GIBIBYTE // 4)
         self._command = [
             sys.executable,
-            "-m",
-            _judge.__name__,
+            "-c",
+            _START,
             _judge_path(judge),
             str(self.timeout_seconds),
             str(limit),
