@@ -17,6 +17,7 @@ import neyman
 from neyman.errors import ArgumentError, ContractError
 from neyman.ledger import Fate
 from neyman.tasks import tiny_policy
+from neyman.trl._session import Session
 
 DIGITS = 10
 END = len(tiny_policy.PolicyConfig().alphabet)
@@ -295,6 +296,22 @@ def test_a_weighted_sum_that_overflows_is_missing_where_trl_generates_at_once(
     ledger = run.trainer.controller.ledger
     assert ledger.rollouts(Fate.FAILED) == 2
     assert "the weighted sum of rewards is" in (run.trainer.controller.first_error or "")
+
+
+@pytest.mark.parametrize("is_direct", [False, True])
+def test_the_controller_is_told_the_rewards_that_advantages_see_clipped_as_rloo_clips_them(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, is_direct: bool
+) -> None:
+    monkeypatch.setattr(Session, "_is_direct", lambda _: is_direct)
+    run = bench.train(
+        RLOOTrainer, neyman.preset("uniform"), max_steps=2, reward_clip_range=(0.25, 0.75), beta=0.0
+    )
+    told = np.concatenate([batch.rewards for _, batch in run.batches])
+    success = np.concatenate([batch.success for _, batch in run.batches])
+    assert {0.0, 1.0} == set(success.tolist())
+    assert told.tolist() == np.where(success == 1.0, 0.75, 0.25).tolist()
+    for inputs, batch in run.batches:
+        assert inputs["advantages"].numpy() == pytest.approx(batch.advantages, abs=1e-6)
 
 
 @pytest.mark.since_trl("1.10", "chat templates of one's own for tools")

@@ -107,7 +107,23 @@ def total_reward(trainer: Any, matrix: Float) -> Float:
     return clipped
 
 
-def overflow(trainer: Any, rewards: Sequence[float]) -> MissingReward | None:
+def reward_of(trainer: Any, rewards: Sequence[float]) -> float | MissingReward | None:
+    """Return what a row's rewards come to, as the trainer's advantages take it (without RLOO's KL penalty).
+
+    Args:
+        trainer: for the weights, and the range that RLOO clips to.
+        rewards: one for each reward function, NaN where it gave none.
+
+    Returns:
+        The number; None where no function gave one; what is wrong where TRL cannot compute with it.
+    """
+    if (too_large := _overflow(trainer, rewards)) is not None:
+        return too_large
+    total = float(total_reward(trainer, np.array([rewards], dtype=np.float64))[0])
+    return None if math.isnan(total) else total
+
+
+def _overflow(trainer: Any, rewards: Sequence[float]) -> MissingReward | None:
     """Return what is wrong with a row's weighted sum that TRL, in float32, cannot hold or take deviations of.
 
     What a reward function returns is bounded (`Guard`); what a reward model returns, and the weights, are not.

@@ -13,7 +13,7 @@ from neyman.errors import ContractError, RunFailedError
 from neyman.keyed import PromptId, keyed_hash
 from neyman.missing import MissingReward
 from neyman.step import Outcome, Request
-from neyman.trl._advantages import overflow
+from neyman.trl._advantages import reward_of
 from neyman.trl._fit import no_prompt
 from neyman.trl._guard import Guard
 from neyman.trl._kept import KeptErrors
@@ -157,16 +157,13 @@ class Generation:
         return completion_ids, logprobs, [{} for _ in range(rows)]
 
     def _outcome(self, rollout: Rollout, success: bool | None, fault: MissingReward | None) -> Outcome:
-        values = torch.tensor(rollout.rewards, dtype=torch.float32)
-        weights = self._trainer.reward_weights.to("cpu", torch.float32)
-        total = None if bool(torch.isnan(values).all()) else float((values * weights).nansum())
-        if (too_large := overflow(self._trainer, rollout.rewards)) is not None:
-            fault = too_large
+        reward = reward_of(self._trainer, rollout.rewards)
+        if isinstance(reward, MissingReward):
             rollout.rewards = [math.nan] * len(rollout.rewards)
         return outcome(
             rollout.rollout_id,
             rollout.prompt_id,
-            total,
+            reward,
             success,
             rollout.n_tokens,
             fault,
@@ -264,7 +261,7 @@ Drawn = tuple[Rollout, bool | None, MissingReward | None]
 def outcome(
     rollout_id: int,
     prompt_id: PromptId,
-    reward: float | None,
+    reward: float | MissingReward | None,
     success: bool | None,
     n_tokens: int,
     fault: MissingReward | None,
@@ -276,12 +273,14 @@ def outcome(
     Args:
         rollout_id: the rollout.
         prompt_id: its prompt.
-        reward: the sum over reward functions; None where all returned None.
+        reward: the sum over reward functions (`reward_of`); None where all returned None, or what is wrong with it.
         success: the verified outcome.
         n_tokens: completion tokens.
         fault: what went wrong, where something did.
         is_undecided: a rule for success was named and could not tell.
     """
+    if isinstance(reward, MissingReward):
+        fault = reward
     return Outcome(
         rollout_id=rollout_id,
         prompt_id=prompt_id,

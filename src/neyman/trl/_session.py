@@ -26,7 +26,7 @@ from neyman.trl._advantages import (
     check_baseline,
     estimator,
     grpo_advantages,
-    overflow,
+    reward_of,
     rloo_advantages,
     total_reward,
     w_reinforce,
@@ -239,20 +239,17 @@ class Session:
 
         told = self.ranks.exchange("judging completions", judged)
         wanted = [(i, request.prompt_id) for request in self._direct for i in request.rollout_ids]
-        rewards = total_reward(self.trainer, self.matrix.double().cpu().numpy())
-        too_large = [overflow(self.trainer, row) for row in self.matrix.tolist()]
+        rewards = [reward_of(self.trainer, row) for row in self.matrix.tolist()]
         self.controller.tell(
             outcome(
                 *place,
-                None if np.isnan(reward) else float(reward),
+                reward,
                 verdict,
                 n_tokens,
-                fault if too_large[row] is None else too_large[row],
+                fault,
                 is_undecided=judge.is_undecided(verdict),
             )
-            for row, (place, reward, (n_tokens, verdict, fault)) in enumerate(
-                zip(wanted, rewards, told, strict=True)
-            )
+            for place, reward, (n_tokens, verdict, fault) in zip(wanted, rewards, told, strict=True)
         )
         self.batch = self.controller.finish()
         self._alarms.hear(self.batch)
