@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
+import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any, final
@@ -17,12 +19,13 @@ class FolderLock:
     """Holds a folder for this process.
 
     Args:
-        folder: it exists.
+        folder: the folder; it is made where it is missing.
         name: the lock's file in it, which stays there; who holds it is in a file beside, named ``name`` + ".holder".
 
     Guarantee: the system lets go when the process ends, however it ends; what a fork of the process has of it may
-    outlive it by as long as that fork lives. On a file system without locks nothing can be held, or something else
-    of filelock's stands in; across machines it holds where the network file system passes locks on.
+    outlive it by as long as that fork lives. On a file system without locks nothing is held: what could stand in for
+    one, a file that says who holds it, outlives a killed process. Across machines it holds where the network file
+    system passes locks on.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -31,26 +34,34 @@ class FolderLock:
         self._lock: Any = None
 
     def take(self, seconds: float) -> str | None:
-        """Take the folder, or return who holds it.
+        """Take the folder, or return who holds it; where it cannot be locked, log a warning and go on without.
 
         Args:
             seconds: how long to wait for it, in [0, inf).
 
         Returns:
-            None when it is held now, else words for who holds it.
-
-        Raises:
-            OSError: the folder cannot be written, or its file system has no locks.
+            None when nobody else holds it, else words for who does.
         """
+        try:
+            return self._take(seconds)
+        except OSError as error:
+            logging.getLogger("neyman").warning(
+                "%s cannot be locked (%s): see to it that no other training writes there",
+                self._path.parent,
+                error,
+            )
+            return None
+
+    def _take(self, seconds: float) -> str | None:
         from filelock import FileLock, Timeout  # noqa: PLC0415 - an extra, and comes with torch
 
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        _check_locks(self._path.parent)
         lock = FileLock(self._path)
         try:
             lock.acquire(timeout=seconds)
         except Timeout:
             return self._who()
-        except NotImplementedError as error:  # how filelock says that there are no locks
-            raise OSError(f"{self._path.parent}: {error}") from error
         self._lock = lock
         since = datetime.now().astimezone().isoformat(" ", "seconds")
         with contextlib.suppress(OSError):  # a full disk: the folder is held all the same
@@ -73,3 +84,13 @@ class FolderLock:
             return self._holder.read_text("utf-8", errors="replace")[:200]
         except OSError:
             return "a process that has not said which"
+
+
+def _check_locks(folder: Path) -> None:
+    """Raise an OSError where a folder's file system has no locks, as Lustre by default: filelock may not say so."""
+    try:
+        import fcntl  # noqa: PLC0415 - POSIX only
+    except ImportError:
+        return
+    with tempfile.TemporaryFile(dir=folder) as file:
+        fcntl.flock(file, fcntl.LOCK_UN)

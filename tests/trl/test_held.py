@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import neyman
+from neyman._lock import FolderLock
 from neyman.errors import RunFailedError
 from neyman.trl import _held, last_checkpoint
 
@@ -120,6 +122,26 @@ def test_a_folder_that_cannot_be_locked_is_said_and_trains(
     (tmp_path / "run" / _held.LOCK).mkdir(parents=True)
     build().train()
     assert f"{tmp_path / 'run'} cannot be locked" in caplog.text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="where locks are not a matter of the file system")
+def test_what_a_killed_training_leaves_bars_nobody_where_the_file_system_has_no_locks(
+    build: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lustre has none unless it is told to; a file in the place of a lock outlives its process, and names a machine."""
+    import fcntl
+
+    def flock(descriptor: Any, operation: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    left = FolderLock(tmp_path / "run", _held.LOCK)
+    assert left.take(0.0) is None
+    trainer = build()
+    trainer.train()
+    assert trainer.state.global_step == 2
+    assert f"{tmp_path / 'run'} cannot be locked" in caplog.text
+    assert not list((tmp_path / "run").glob(f"{_held.LOCK}*"))
 
 
 def test_a_folder_that_is_gone_when_training_begins_is_made(build: Any, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from neyman._lock import FolderLock
 from neyman.errors import RunFailedError
-from neyman.trl._fit import warn
 from neyman.trl._ranks import Ranks
 
 LOCK = "_neyman.lock"  # what begins with _ the trainer does not push to the hub
@@ -40,7 +39,7 @@ def held(trainer: Any, ranks: Ranks, trial: Any) -> Iterator[None]:
 
     def take() -> list[None]:
         if ranks.index == 0:
-            _take(trainer, folder, lock)
+            _take(folder, lock)
         return []
 
     ranks.exchange(f"locking {folder}", take)
@@ -50,15 +49,8 @@ def held(trainer: Any, ranks: Ranks, trial: Any) -> Iterator[None]:
         lock.release()
 
 
-def _take(trainer: Any, folder: Path, lock: FolderLock) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        holder = lock.take(SECONDS)
-    except OSError as error:
-        warn(
-            trainer, "%s cannot be locked (%s): see to it that no other training writes there", folder, error
-        )
-        return
+def _take(folder: Path, lock: FolderLock) -> None:
+    holder = lock.take(SECONDS)
     if holder is not None:
         raise RunFailedError(
             f"{folder} is in use by another training ({holder}), and each would remove and overwrite the other's "
