@@ -151,6 +151,22 @@ def test_a_folder_that_is_gone_when_training_begins_is_made(build: Any, tmp_path
     assert last_checkpoint(tmp_path / "run") is not None
 
 
+def test_a_training_whose_processes_fail_as_they_begin_lets_go(tmp_path: Path) -> None:
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(save_strategy="steps"), _get_output_dir=lambda trial: str(tmp_path)
+    )
+
+    def exchange(doing: str, make: Any) -> None:
+        make()
+        raise RunFailedError("another process has gone")
+
+    failing: Any = SimpleNamespace(index=0, exchange=exchange)
+    with pytest.raises(RunFailedError, match="has gone") as failed, _held.held(trainer, failing, None):
+        pass
+    assert FolderLock(tmp_path, _held.LOCK).take(0.0) is None
+    assert failed.tb is not None  # kept, with all its frames, as a notebook keeps the last error
+
+
 def test_the_processes_of_one_training_share_its_folder(tmp_path: Path) -> None:
     trainer = SimpleNamespace(
         args=SimpleNamespace(save_strategy="steps"), _get_output_dir=lambda trial: str(tmp_path)

@@ -42,8 +42,8 @@ def held(trainer: Any, ranks: Ranks, trial: Any) -> Iterator[None]:
             _take(folder, lock)
         return []
 
-    ranks.exchange(f"locking {folder}", take)
     try:
+        ranks.exchange(f"locking {folder}", take)
         yield
     finally:
         lock.release()
