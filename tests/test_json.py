@@ -35,6 +35,13 @@ def test_a_field_twice_is_named_at_any_depth(fields, data):
         assert f"{name!r:.80}" in str(refused.value)
 
 
+def test_the_first_field_that_comes_again_is_named_of_however_many():
+    """Within a line that a reader takes, of 64 MiB: to look for each field in all others would take days."""
+    fields = ", ".join(f'"{name}": 0' for name in [*range(100_000), 99_999, 0])
+    with pytest.raises(RepeatedFieldError, match="'99999'"):
+        loads(f"{{{fields}}}")
+
+
 @pytest.mark.parametrize("bad", ["", "{", b"\xff", "[1,]", "{1: 2}"])
 def test_what_is_no_json_is_the_value_error_that_it_was(bad):
     with pytest.raises(ValueError, match=r"Expecting|decode"):

@@ -20,8 +20,11 @@ class RepeatedFieldError(ValueError):
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise RepeatedFieldError(next(name for name in names if names.count(name) > 1))
+        seen = set[str]()
+        for name, _ in pairs:
+            if name in seen:
+                raise RepeatedFieldError(name)
+            seen.add(name)
     return fields
 
 
