@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import string
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,32 @@ def test_a_weighted_sum_that_overflows_is_missing_where_trl_generates_at_once(
     ledger = run.trainer.controller.ledger
     assert ledger.rollouts(Fate.FAILED) == 2
     assert "the weighted sum of rewards is" in (run.trainer.controller.first_error or "")
+
+
+@pytest.mark.since_trl("1.10", "chat templates of one's own for tools")
+def test_an_async_tool_that_exits_ends_no_loop(tool_user: Any) -> None:
+    """TRL's loop serves tools too: where it ended, the run would wait for its answer for ever."""
+    calls: list[int] = []
+
+    async def halve(x: int) -> str:
+        """Halve a number.
+
+        Args:
+            x: the number.
+        """
+        calls.append(x)
+        if len(calls) == 1:
+            raise SystemExit(0)
+        return str(x // 2)
+
+    halve.__name__ = "double"  # what the model's words are read as
+    trainer = tool_user(neyman.preset("uniform"), build=True, host={"tools": [halve]})[0].trainer
+    thread = threading.Thread(target=trainer.train, daemon=True)
+    thread.start()
+    thread.join(60.0)
+    assert not thread.is_alive(), "the training still waits for the tool"
+    assert trainer.state.global_step == 2
+    assert len(calls) > 1
 
 
 @pytest.mark.parametrize("is_direct", [False, True])

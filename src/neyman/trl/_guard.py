@@ -61,8 +61,7 @@ class Guard:
             None if seconds is None else real("reward_timeout", seconds, low=0.0, open_low=True)
         )
         self._faults: dict[int, MissingReward] = {}
-        if self._limit.seconds is None and any(map(_is_async, trainer.reward_funcs)):
-            outlive_exits(trainer)
+        outlive_exits(trainer)  # with a limit, too: TRL's async tools stay in its loop
         trainer.reward_funcs = [
             function
             if isinstance(function, torch.nn.Module)
