@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import neyman
-from neyman._settings import parse_options, read_toml
+from neyman._options import parse_options
+from neyman._settings import read_toml
 from neyman._task_settings import TASKS
 from neyman.beliefs import Counts
 from neyman.config import Config, from_mapping, to_toml

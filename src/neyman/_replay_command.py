@@ -33,7 +33,7 @@ class ReplayCommand:
     out: Path
     """Directory of summary.json and report.html."""
     strategies: str = ""
-    """Names, separated by commas [all]."""
+    """Names, separated by commas [all]; options stand behind colons, as in sara:variant=published:threshold=0.3."""
     group_size: int = 8
     """Rollouts of a full group."""
     seeds: int = 5
@@ -133,7 +133,7 @@ def replay_command(words: list[str]) -> int:
 def _names(listed: str) -> list[str]:
     names = [name.strip() for name in listed.split(",") if name.strip()] or list(PRESETS)
     for name in names:
-        if name not in PRESETS:
+        if name.partition(":")[0] not in PRESETS:
             raise ArgumentError(f"--strategies must be of {', '.join(PRESETS)}, got {name!r}")
     return names
 

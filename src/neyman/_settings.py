@@ -11,6 +11,7 @@ from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 
+from neyman._options import parse_options
 from neyman.errors import ArgumentError, missing_extra
 
 try:
@@ -22,30 +23,6 @@ except ImportError as error:
 
 
 _DEEPEST = 16  # levels of lists and tables inside a setting
-
-
-def parse_options(words: list[str]) -> dict[str, Any]:
-    """Read ``key=value`` words; a value that is not TOML is text.
-
-    >>> parse_options(["lower=4", "variant=published", "schedule=[4, 8]"])
-    {'lower': 4, 'variant': 'published', 'schedule': [4, 8]}
-    """
-    options: dict[str, Any] = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals:
-            raise ArgumentError(f"options are written key=value, got {word!r}; for example lower=4")
-        if key in options:
-            raise ArgumentError(
-                f"option {key!r} is given twice, the second time as {word!r:.80}; keep one of them"
-            )
-        try:
-            options[key] = tomllib.loads(f"value = {text}")["value"]
-        except (tomllib.TOMLDecodeError, RecursionError):
-            options[key] = text
-        except ValueError as error:  # an integer of more digits than Python reads
-            raise ArgumentError(f"{key}={text[:40]}... cannot be read: {error}") from None
-    return options
 
 
 _OPTIONS = PrimitiveConstructorSpec(

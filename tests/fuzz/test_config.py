@@ -14,7 +14,8 @@ pytest.importorskip("pydantic", reason="pydantic is not installed: pip install '
 
 from fuzz.mutations import changed, edited, values
 from fuzz.tally import count
-from neyman._settings import parse_options, read_toml
+from neyman._options import parse_options
+from neyman._settings import read_toml
 from neyman.config import Config, from_mapping, to_toml
 from neyman.errors import ArgumentError, NeymanError
 from neyman.presets import PRESETS

@@ -8,6 +8,7 @@ import pytest
 
 from neyman.errors import ArgumentError, RunFailedError
 from neyman.replay import _runs, replay_all, settings_for
+from neyman.replay._host import strategy_for
 from replay.records import drifting
 
 TRACE = drifting(prompts=20, visits=2)
@@ -66,6 +67,32 @@ def test_a_half_written_record_of_a_run_is_done_again(tmp_path):
 def test_unknown_strategies_are_refused_before_anything_runs(tmp_path):
     with pytest.raises(ArgumentError, match="'sarah'"):
         replay_all(TRACE, ["uniform", "sarah"], SETTINGS, seeds=[0], out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_options_stand_behind_the_name_and_make_a_run_of_their_own(tmp_path):
+    names = ["mopps", "mopps:explore=mean", "sara:variant=published:threshold=0.3"]
+    runs = replay_all(TRACE, names, SETTINGS, seeds=[0], out=tmp_path)
+    assert [run.strategy for run in runs] == names
+    assert runs[0].figures != runs[1].figures
+    assert len(list(tmp_path.iterdir())) == 3
+    assert figures(replay_all(TRACE, names, SETTINGS, seeds=[0], out=tmp_path)) == figures(runs)
+    strategy = strategy_for(names[2], SETTINGS)
+    assert (strategy.verdict.threshold, strategy.verdict.prior) == (0.3, (1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("uniform:", "key=value, got ''"),
+        ("uniform:groups=2", "groups"),
+        ("uniform:group_size=1", "must be >= 2, got 1"),
+        ("sara:threshold=a:threshold=b", "given twice"),
+    ],
+)
+def test_options_that_a_strategy_has_not_are_refused_before_anything_runs(name, message, tmp_path):
+    with pytest.raises(ArgumentError, match=message):
+        replay_all(TRACE, [name], SETTINGS, seeds=[0], out=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 

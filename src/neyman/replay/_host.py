@@ -7,6 +7,7 @@ from inspect import signature
 from typing import Any
 
 from neyman._checks import integer
+from neyman._options import parse_options
 from neyman.controller import Controller
 from neyman.errors import ArgumentError, RunFailedError
 from neyman.keyed import keyed_rng
@@ -23,12 +24,17 @@ from neyman.strategy import Strategy
 def strategy_for(name: str, settings: Settings) -> Strategy:
     """Return a preset for groups of k: of that size where it takes one, else with lower <= k and upper >= 4 k.
 
+    Args:
+        name: of a preset, with options behind colons where its defaults are not meant: "sara:variant=published".
+        settings: of the replay.
+
     Raises:
-        ArgumentError: an unknown name.
+        ArgumentError: an unknown name or option.
     """
-    if name not in PRESETS:
-        raise ArgumentError(f"a strategy must be one of {', '.join(PRESETS)}, got {name!r}")
-    k, known = settings.group_size, signature(PRESETS[name]).parameters
+    base, *words = name.split(":")
+    if base not in PRESETS:
+        raise ArgumentError(f"a strategy must be one of {', '.join(PRESETS)}, got {base!r}")
+    k, known = settings.group_size, signature(PRESETS[base]).parameters
     options: dict[str, Any] = {"modulation": None}  # token factors change no rollout
     if "group_size" in known:
         options["group_size"] = k
@@ -38,7 +44,7 @@ def strategy_for(name: str, settings: Settings) -> Strategy:
     upper = known["upper"].default if "upper" in known else None
     if isinstance(upper, int) and upper < 4 * k:
         options["upper"] = 4 * k
-    return preset(name, **options)
+    return preset(base, **{**options, **parse_options(words)})
 
 
 def replay_strategy(

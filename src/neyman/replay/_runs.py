@@ -7,6 +7,7 @@ import json
 import logging
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import time
@@ -71,7 +72,7 @@ def replay_all(
 
     Args:
         trace: what was recorded.
-        strategies: names of presets.
+        strategies: names of presets, with options behind colons (`strategy_for`).
         settings: group size, prompts a step, passes.
         seeds: one run each.
         features: float32 [prompts, F], registered with the beliefs that use features.
@@ -129,7 +130,8 @@ def _key(trace: Trace, strategy: Strategy, settings: Settings, features: Feature
 
 
 def _place(out: Path, name: str, seed: int) -> Path:
-    return out / f"{name}-{seed}.json"
+    # Options may be any text; another one that is written alike has another key.
+    return out / f"{re.sub(r'[^A-Za-z0-9+.=_-]', '_', name)}-{seed}.json"
 
 
 def _kept(path: Path, key: str) -> dict[str, Any] | None:
