@@ -56,6 +56,10 @@ LABS = {
     **{name: [*ASIDE, *flags] for name, (_, flags) in CONDITIONS.items()},
 }
 REPLAY = ["--seeds", "3", "--passes", "20"]
+# As published, where our defaults differ: without a floor, without fading, uncorrected.
+PUBLISHED = ["--strategies", "sara:variant=published,dynamo:variant=published,vip:variant=published,dps:revisit=1000,"
+             "mopps:fade=1,greso:fade=1,curriculum:revisit=1000", *REPLAY]  # fmt: skip
+REPLAYS = {"replay": REPLAY, "replay_published": PUBLISHED}
 
 
 def _load(name: str) -> dict[str, Any] | None:
@@ -203,7 +207,29 @@ def gradient_variance(figures: dict[str, Any]) -> list[str]:
 
 def replay(figures: dict[str, Any]) -> list[str]:
     """Render every strategy on the real trace."""
+    published = _load("replay_published")
+    sections = [
+        "## Every strategy on a real GRPO training trace",
+        "",
+        f"`neyman replay DIR/dsr_sub_trace.parquet {' '.join(REPLAY)} --out replay`: groups of 8, 95 % intervals over "
+        "seeds (orders of prompts and of recorded rollouts). Replay judges spending and prediction, not accuracy; what "
+        "is asked beyond the recorded rollouts of a visit comes from its neighbours. `*`: trains groups of several "
+        "sizes, so mixed groups of any size count (docs/replay.md).",
+        "",
+        *_replayed(figures),
+    ]
+    if published is not None:
+        sections += [
+            "",
+            "The same where a default here is not the published rule, as published: "
+            f"`neyman replay DIR/dsr_sub_trace.parquet {' '.join(PUBLISHED)} --out replay_published`",
+            "",
+            *_replayed(published),
+        ]
+    return sections
 
+
+def _replayed(figures: dict[str, Any]) -> list[str]:
     def pm(value: dict[str, float | None], digits: int = 3) -> str:
         if value.get("mean") is None:
             return "-"
@@ -221,16 +247,7 @@ def replay(figures: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
     header = ["strategy", "effective ratio", "effective groups per 1,000 rollouts", "waste factor", "signal kept",
               "coverage", "longest gap, passes", "log-loss", "rounds a step", "beyond the record"]  # fmt: skip
-    return [
-        "## Every strategy on a real GRPO training trace",
-        "",
-        f"`neyman replay DIR/dsr_sub_trace.parquet {' '.join(REPLAY)} --out replay`: groups of 8, 95 % intervals over "
-        "seeds (orders of prompts and of recorded rollouts). Replay judges spending and prediction, not accuracy; what "
-        "is asked beyond the recorded rollouts of a visit comes from its neighbours. `*`: trains groups of several "
-        "sizes, so mixed groups of any size count (docs/replay.md).",
-        "",
-        *_table(header, rows),
-    ]
+    return _table(header, rows)
 
 
 def lab(figures: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from render import HERE, LABS, REPLAY, RESULTS, VARIANTS, render
+from render import HERE, LABS, REPLAYS, RESULTS, VARIANTS, render
 
 
 def measure(data: str | None, demo: Path) -> None:
@@ -40,8 +40,9 @@ def measure(data: str | None, demo: Path) -> None:
         )
     if data:
         trace = str(Path(data) / "dsr_sub_trace.parquet")
-        words = ["replay", trace, *REPLAY, "--out", str(demo.parent / "replay")]
-        commands.append([sys.executable, "-m", "neyman.cli", *words])
+        for name, words in REPLAYS.items():
+            out = str(demo.parent / name)
+            commands.append([sys.executable, "-m", "neyman.cli", "replay", trace, *words, "--out", out])
         out = str(RESULTS / "beliefs.json")
         commands.append([sys.executable, str(HERE / "beliefs.py"), "--data", data, "--out", out])
     claims = [sys.executable, str(HERE / "claims.py")]
@@ -56,7 +57,8 @@ def measure(data: str | None, demo: Path) -> None:
     for name in LABS:
         keep(demo.parent / name, "regimes")
     if data:
-        keep(demo.parent / "replay", "strategies")
+        for name in REPLAYS:
+            keep(demo.parent / name, "strategies")
     picture(demo, HERE.parent / "docs" / "demo.svg")
 
 
