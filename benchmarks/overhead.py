@@ -1,9 +1,10 @@
-"""What neyman costs beside the training: TRL's step time with and without it, and a step's decisions alone.
+"""What neyman costs beside the training: TRL's step time with and without it, and the import.
 
     python benchmarks/overhead.py --out overhead.json
 
-Trainers take turns in one run, so that the ratio of the medians does not depend on the machine's load. The
-policy is the tiny one, whose steps are so short that the ratio is an upper bound for any real model.
+Trainers take turns in one run, so that the ratio of the medians depends little on the machine's load. The
+policy is the tiny one, whose steps are so short that the ratio is an upper bound for any real model. A step's decisions
+alone, at any size of pool: benchmarks/load.py.
 """
 
 from __future__ import annotations
@@ -21,15 +22,13 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import numpy as np
-
 import neyman
 
 ROUNDS, STEPS = 5, 12
 
 
 def step_seconds(strategy: str | None) -> float:
-    """Train a few steps and return the median step time; None is the stock trainer."""
+    """Train a few steps and return the CPU seconds of one; None is the stock trainer."""
     import torch
     from trl import GRPOConfig, GRPOTrainer
 
@@ -51,39 +50,9 @@ def step_seconds(strategy: str | None) -> float:
             model=model, reward_funcs=reward_function(ExactMatch()), args=args, processing_class=tokenizer,
             train_dataset=to_dataset(rules_task("hard").train), **extra,
         )  # fmt: skip
+        start = time.process_time()  # others may hold up the wall's clock
         trainer.train()
-    times = [entry["step_time"] for entry in trainer.state.log_history if "step_time" in entry]
-    return statistics.median(times[2:])  # the first steps warm caches
-
-
-def decisions(pool: int, prompts: int = 512, size: int = 8) -> dict[str, float]:
-    """Return the milliseconds that a step's decisions take, by call, for the default belief with features."""
-    rng = np.random.default_rng(0)
-    strategy = neyman.preset("vip", lower=4, upper=32)
-    controller = neyman.Controller(strategy, neyman.Budget(rollouts=prompts * size), pool=range(pool))
-    controller.strategy.belief.register(list(range(pool)), rng.normal(size=(pool, 384)))
-    rates = rng.beta(0.4, 0.4, pool)
-    spent: dict[str, list[float]] = {"begin": [], "ask": [], "tell": [], "finish": []}
-
-    def timed(name: str, call: Any, *arguments: Any) -> Any:
-        start = time.perf_counter()
-        result = call(*arguments)
-        spent[name].append(1e3 * (time.perf_counter() - start))
-        return result
-
-    for _ in range(8):
-        timed("begin", controller.begin, rng.choice(pool, prompts, replace=False).tolist())
-        requests = timed("ask", controller.ask)
-        outcomes = [
-            neyman.Outcome(
-                rollout_id=i, prompt_id=q.prompt_id, reward=float(rng.random() < rates[q.prompt_id])
-            )
-            for q in requests
-            for i in q.rollout_ids
-        ]
-        timed("tell", controller.tell, outcomes)
-        timed("finish", controller.finish)
-    return {name: statistics.median(values[2:]) for name, values in spent.items()}
+        return (time.process_time() - start) / STEPS
 
 
 def import_seconds(module: str) -> float:
@@ -111,7 +80,6 @@ def main() -> None:
         "command": "python benchmarks/overhead.py --out overhead.json",
         "step_time_ratio": {name: statistics.median(values) / stock for name, values in times.items()},
         "stock_step_seconds": stock,
-        "decision_milliseconds": {str(pool): decisions(pool) for pool in (1_000, 17_000)},
         "import_seconds": {name: import_seconds(name) for name in ("numpy", "neyman")},
     }
     options.out.write_text(json.dumps(result, indent=2) + "\n")

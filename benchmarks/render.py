@@ -351,25 +351,15 @@ def _conditions() -> list[str]:
 def overhead(figures: dict[str, Any]) -> list[str]:
     """Render what neyman costs."""
     ratios = [[f"`{name}`", f"{ratio:.2f}"] for name, ratio in figures["step_time_ratio"].items()]
-    calls = [
-        [f"{int(pool):,}", *(f"{milliseconds:.0f}" for milliseconds in spent.values())]
-        for pool, spent in figures["decision_milliseconds"].items()
-    ]
-    names = list(next(iter(figures["decision_milliseconds"].values())))
     seconds = figures["import_seconds"]
     return [
         "## What neyman costs",
         "",
-        f"`python benchmarks/overhead.py --out overhead.json`: median step time under TRL relative to the stock "
-        f"trainer ({1e3 * figures['stock_step_seconds']:.0f} ms a step for the policy of 0.1M parameters, 128 rollouts:"
-        " an upper bound for any real model), in turns in one run:",
+        f"`python benchmarks/overhead.py --out overhead.json`: median CPU time of a step under TRL relative to the "
+        f"stock trainer's ({1e3 * figures['stock_step_seconds']:.0f} ms for the policy of 0.1M parameters, 128 "
+        "rollouts: an upper bound for any real model), in turns in one run:",
         "",
         *_table(["strategy", "step time / stock"], ratios),
-        "",
-        "Milliseconds of the controller's calls for a step of 512 prompts and 4,096 rollouts (`vip`, default belief, "
-        "384-dimensional features):",
-        "",
-        *_table(["pool", *names], calls),
         "",
         f"`import neyman` takes {seconds['neyman']:.2f} s, of which NumPy takes {seconds['numpy']:.2f} s.",
     ]
