@@ -1,10 +1,12 @@
 """A host in which one kind of fault happens at a given rate, and which keeps its own account of what it did.
 
-Run as a script it drives every strategy below under every fault and rate, and prints how many faults there were.
+Run as a script it drives every strategy below under every fault and rate, compares the account of each run with the
+host's own, and prints how many faults there were. It exits with 1 where an account differs.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,12 +18,14 @@ from neyman import Batch, Budget, Controller, Outcome, Strategy
 from neyman.beliefs import Counts
 from neyman.errors import ContractError
 from neyman.keyed import PromptId
+from neyman.ledger import Fate
 from neyman.testing import Host
 
 RATES = (0.01, 0.1, 0.5, 1.0)
 STEPS = 5
 BUDGET = 48
 _CHECKED = 5  # refusals after which the whole state is compared: the first
+POOL = range(60)
 _CALLS = 2000  # of ask in one step: more would be a step that does not end
 
 # What a reward function does to a result, seen by a host that reports it.
@@ -47,6 +51,9 @@ REFUSED: dict[str, Callable[[Outcome], Outcome]] = {
 # What happens on the way: results that come twice, in the next step, only when asked after, or never.
 DELIVERY = ("twice", "twice, otherwise", "lost", "lost for good", "late", "dies")
 FAULTS = (*MISSING, *REFUSED, *DELIVERY)
+# How the ledger names what the host's account names; results that came are of any of the latter.
+_GONE = {"failed": Fate.FAILED, "timeout": Fate.TIMEOUT, "aborted": Fate.ABORTED, "late": Fate.LATE}
+_VALID = (Fate.TRAINED, Fate.UNIFORM, Fate.ABANDONED, Fate.SURPLUS, Fate.DROPPED, Fate.EXPIRED)
 
 
 def _without(outcome: Outcome, **details: str) -> Outcome:
@@ -77,8 +84,9 @@ def controller_of(name: str, seed: int) -> Controller:
     """Return a controller with a belief that only counts."""
     strategy = STRATEGIES[name]().with_options(belief=exact_counts())
     rows = 16 if strategy.close == "fixed_train" else None
-    pool = list(range(60))
-    return Controller(strategy, Budget(rollouts=BUDGET), train_rows=rows, pool=pool, retries=0.25, seed=seed)
+    return Controller(
+        strategy, Budget(rollouts=BUDGET), train_rows=rows, pool=list(POOL), retries=0.25, seed=seed
+    )
 
 
 @dataclass
@@ -200,25 +208,54 @@ class FaultyHost:
 def drive(fault: str, rate: float, name: str, seed: int = 0) -> tuple[FaultyHost, Controller, list[Batch]]:
     """Run a strategy for a few steps under a fault."""
     host, controller = FaultyHost(fault, rate, seed=seed), controller_of(name, seed)
-    batches = [host.step(controller, [(8 * step + i) % 60 for i in range(8)]) for step in range(STEPS)]
+    batches = [host.step(controller, [(8 * step + i) % len(POOL) for i in range(8)]) for step in range(STEPS)]
     return host, controller, batches
 
 
-def main() -> None:
-    """Print how many faults were injected and how many rollouts were asked for."""
+def differences(host: FaultyHost, controller: Controller) -> list[str]:
+    """Return where the account and the belief, between two steps, say something else than the host; nothing if none."""
+    ledger, told = controller.ledger, Counter(host.account.values())
+    held = sum(len(group.valid()) for group in controller._engine.carried)
+    pairs = {
+        "requested": (ledger.requested, len(host.account)),
+        "valid": (sum(ledger.rollouts(fate) for fate in _VALID) + held, told["valid"]),
+        # What is out when its step closes is late or never comes: in flight until then.
+        "in flight": (len(controller._late), told["out"]),
+        **{name: (ledger.rollouts(fate), told[name]) for name, fate in _GONE.items()},
+    }
+    found = [f"{what}: {ours}, and the host says {its}" for what, (ours, its) in pairs.items() if ours != its]
+    # All prompts of the pool, so that what is learnt of one without a valid result shows, too.
+    wins, trials = controller.strategy.belief.evidence(POOL)
+    for prompt_id, *learnt in zip(POOL, wins.tolist(), trials.tolist(), strict=True):
+        its = [float(host.wins[prompt_id]), float(host.trials[prompt_id])]
+        if learnt != its:
+            found.append(f"the belief holds {learnt} of prompt {prompt_id!r}, and the host says {its}")
+    return found
+
+
+def main() -> int:
+    """Print how many faults were injected, how many rollouts were asked for, and how many runs balanced.
+
+    Returns:
+        0 if the account of every run says what its host says, else 1.
+    """
     total: Counter[str] = Counter()
     for fault in FAULTS:
-        injected = asked = 0
+        here: Counter[str] = Counter()
         for rate in RATES:
             for name in STRATEGIES:
                 host, controller, _ = drive(fault, rate, name)
-                injected += host.injected
-                asked += controller.ledger.requested
-        print(f"{fault:20} {injected:8,} faults in {asked:8,} rollouts")
-        total.update(faults=injected, rollouts=asked)
-    runs = len(FAULTS) * len(RATES) * len(STRATEGIES)
-    print(f"{runs:,} runs of {STEPS} steps: {total['faults']:,} faults in {total['rollouts']:,} rollouts")
+                found = differences(host, controller)
+                here.update(runs=1, faults=host.injected, asked=len(host.account), balanced=int(not found))
+                for difference in found:
+                    print(f"{fault} at {rate:.0%}, {name}: {difference}", file=sys.stderr)
+        print(f"{fault:20} {here['faults']:8,} faults in {here['asked']:8,} rollouts")
+        total.update(here)
+    runs, balanced = total["runs"], total["balanced"]
+    print(f"{runs:,} runs of {STEPS} steps: {total['faults']:,} faults in {total['asked']:,} rollouts")
+    print(f"{balanced:,} of {runs:,} runs balanced: the account and the belief say what the host says")
+    return int(balanced != runs)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
