@@ -6,7 +6,6 @@ import asyncio
 import logging
 import pickle
 import threading
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,8 @@ from neyman.tasks import KillableVerifier, reward_function
 from neyman.trl import _limit
 
 RATES = [0.01, 0.1, 0.5]
+#: Re-draws in a step of 32 rollouts.
+ALLOWED = 3
 #: For a run of which a part may be late too, and for one of which nothing may be but what hangs.
 LIMIT, LONG = 0.2, 1.0
 
@@ -49,21 +50,33 @@ FAULTS: dict[str, tuple[Callable[[], Any], Fate]] = {
 
 
 class Sometimes:
-    """A reward function, right about most completions; others, always the same ones, meet a fault."""
+    """A reward function, right about most completions; others, always the same ones, meet a fault.
+
+    Which ones is drawn from the fault's name, a seed and the words; the seed so that the first call meets faults, and
+    at rates from a tenth on more than the allowance makes up for: a short run may hold none at a hundredth otherwise.
+    """
 
     __name__ = "sometimes"
 
-    def __init__(self, bench: Any, fault: Callable[[], Any], rate: float) -> None:
+    def __init__(self, bench: Any, fault: Callable[[], Any], rate: float, *, name: str = "") -> None:
         self.bench, self.fault, self.rate = bench, fault, rate
-        self.met: Counter[str] = Counter()
+        self.name, self.seed = name, 0
         self.calls = 0
 
     def is_hit(self, prompt: str, completion: str) -> bool:
-        draw = np.random.default_rng(list(f"{prompt}|{completion}".encode()))
+        draw = np.random.default_rng(list(f"{self.name}|{self.seed}|{prompt}|{completion}".encode()))
         return bool(draw.random() < self.rate)
+
+    def find_a_seed(self, prompts: list[str], completions: list[str]) -> None:
+        """Go on to the first seed under which enough of these rows are hit."""
+        least = ALLOWED + 1 if self.rate > min(RATES) else 1
+        while sum(map(self.is_hit, prompts, completions)) < least:
+            self.seed += 1
 
     def __call__(self, prompts: list[str], completions: list[str], **columns: Any) -> list[Any]:
         self.calls += 1
+        if self.calls == 1:
+            self.find_a_seed(prompts, completions)
         return [
             self.fault() if self.is_hit(p, c) else self.bench.grade(p, c)
             for p, c in zip(prompts, completions, strict=True)
@@ -77,31 +90,51 @@ def balanced(run: Any) -> Any:
     return ledger
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("fault", FAULTS)
-def test_what_cannot_be_scored_is_missing_and_nothing_else_is(bench: Any, fault: str, rate: float) -> None:
-    what, fate = FAULTS[fault]
-    reward = Sometimes(bench, what, rate)
+def counting() -> Any:
+    """Return a strategy of equal groups whose belief only counts."""
     belief = neyman.beliefs.Counts(prior=(1.0, 1.0), discount=1.0, fade=1.0)
-    strategy = neyman.preset("uniform").with_options(belief=belief)
-    run = bench.train(GRPOTrainer, strategy, rewards=reward, max_steps=2)
-    ledger, hit = balanced(run), 0
-    for (inputs, batch), rows in zip(run.batches, run.trained(), strict=True):
-        missing = np.array([reward.is_hit(p, c) for p, c in rows])
+    return neyman.preset("uniform").with_options(belief=belief)
+
+
+def rows_that_lack_a_reward(run: Any, reward: Sometimes, since: int = 0) -> int:
+    """Return how many trained rows were hit; exactly these lack a reward, and none of them trains."""
+    hit = 0
+    for step, ((inputs, batch), rows) in enumerate(zip(run.batches, run.trained(), strict=True)):
+        missing = np.array([step >= since and reward.is_hit(p, c) for p, c in rows])
         hit += int(missing.sum())
         assert missing.tolist() == np.isnan(batch.rewards).tolist()
-        graded = [bench.grade(p, c) for (p, c), gone in zip(rows, missing, strict=True) if not gone]
+        graded = [reward.bench.grade(p, c) for (p, c), gone in zip(rows, missing, strict=True) if not gone]
         assert graded == batch.rewards[~missing].tolist()
         assert not inputs["advantages"].numpy()[missing].any()
         assert not batch.weights[missing].any()
+    return hit
+
+
+def expect_missing(run: Any, hit: int, fate: Fate) -> None:
+    """The ledger and the belief know the rows that were hit as missing, once each, and all others as valid."""
+    ledger = balanced(run)
     others = Fate.TIMEOUT if fate is Fate.FAILED else Fate.FAILED
     # Every re-draw stands in the place of one that was missing, so all of these are missing too.
     assert ledger.rollouts(fate) == hit + ledger.retries
     assert ledger.rollouts(others) == 0
-    assert ledger.requested == 64 + ledger.retries
+    assert ledger.requested == 32 * ledger.steps + ledger.retries
     valid = ledger.rollouts() - ledger.rollouts(fate)
     learnt = run.trainer.controller.strategy.belief.evidence(list(range(40)))[1]
     assert learnt.sum() == valid, "the belief knows every valid result once, and no missing one"
+
+
+# The allowance makes up for one row in a hundred: then none would lack its reward at the end.
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_cannot_be_scored_is_missing_and_nothing_else_is(bench: Any, fault: str, rate: float) -> None:
+    what, fate = FAULTS[fault]
+    reward = Sometimes(bench, what, rate, name=fault)
+    ours = {"retries": 0.0} if rate == min(RATES) else {}
+    run = bench.train(GRPOTrainer, counting(), rewards=reward, max_steps=2, ours=ours)
+    hit = rows_that_lack_a_reward(run, reward)
+    assert hit > 0
+    assert (run.trainer.controller.ledger.retries > 0) == (rate > min(RATES))
+    expect_missing(run, hit, fate)
 
 
 @pytest.mark.parametrize(
@@ -228,6 +261,9 @@ def test_async_reward_functions_are_guarded_as_plain_ones(bench: Any, fault: str
     plain = Sometimes(bench, raising, 0.1)
 
     async def reward(prompts: list[str], completions: list[str], **columns: Any) -> list[float]:
+        plain.calls += 1
+        if plain.calls == 1:
+            plain.find_a_seed(prompts, completions)
         if any(plain.is_hit(p, c) for p, c in zip(prompts, completions, strict=True)):
             await (asyncio.sleep(60.0) if fault == "hangs" else asyncio.sleep(0.0))
             raising()
@@ -263,6 +299,54 @@ def test_a_wrong_number_of_rewards_later_is_scored_again_row_by_row(bench: Any) 
     assert calls == [32, 32, *[1] * 32]
     for (_, batch), rows in zip(run.batches, run.trained(), strict=True):
         assert batch.rewards.tolist() == [bench.grade(p, c) for p, c in rows]
+
+
+#: What comes in the place of a list of rewards.
+NUMBERS: dict[str, Callable[[list[float]], Any]] = {
+    "too few": lambda values: values[1:],
+    "too many": lambda values: [*values, 1.0],
+    "none": lambda values: [],
+    "no list": lambda values: None,
+}
+
+
+class Miscounting(Sometimes):
+    """From its second call on returns another number of rewards wherever one of the rows is hit."""
+
+    def __call__(self, prompts: list[str], completions: list[str], **columns: Any) -> list[Any]:
+        self.calls += 1
+        values = [self.bench.grade(p, c) for p, c in zip(prompts, completions, strict=True)]
+        if self.calls == 2:
+            self.find_a_seed(prompts, completions)
+        if self.calls == 1 or not any(map(self.is_hit, prompts, completions)):
+            return values
+        wrong: Any = NUMBERS[self.name](values)
+        return wrong
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_row_with_which_the_number_of_rewards_is_always_wrong_is_missing(
+    bench: Any, number: str, rate: float
+) -> None:
+    reward = Miscounting(bench, raising, rate, name=number)
+    ours = {"retries": 0.0} if rate == min(RATES) else {}
+    run = bench.train(GRPOTrainer, counting(), rewards=reward, max_steps=2, ours=ours)
+    hit = rows_that_lack_a_reward(run, reward, since=1)
+    assert hit > 0
+    expect_missing(run, hit, Fate.FAILED)
+    said = "returned None, not a list" if number == "no list" else "rewards for 1 completions"
+    assert said in (run.trainer.controller.first_error or "")
+
+
+def test_a_number_of_rewards_that_stays_wrong_stops_the_run_after_ten_steps(bench: Any) -> None:
+    reward = Miscounting(bench, raising, 1.0, name="too few")
+    run = bench.build(GRPOTrainer, neyman.preset("uniform"), rewards=reward, max_steps=40)
+    with pytest.raises(
+        RunFailedError, match=r"to step 10.*returned 0 rewards for 1 completions.*last checkpoint"
+    ):
+        run.trainer.train()
+    assert run.trainer.state.global_step == 10
 
 
 def length(completions: list[str], **columns: Any) -> list[float]:
