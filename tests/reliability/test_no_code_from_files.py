@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import pickle
@@ -17,15 +16,9 @@ import pytest
 import neyman
 from neyman.errors import StateError
 from neyman.replay import Trace
+from reliability.source_walk import faults, importers
 
 SOURCE = Path(neyman.__file__).parent
-# Functions by their bare names, as `model.eval()` and `re.compile()` are others; and methods under any name.
-FUNCTIONS = {"eval", "exec", "compile", "__import__"}
-METHODS = {"system", "popen", "read_pickle", "run_path", "exec_module", "exec"}
-PICKLES = {
-    "pickle", "_pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "jsonpickle", "yaml",
-    "ruamel", "dbm", "code", "codeop", "runpy", "imp", "zipimport",
-}  # fmt: skip
 # Where a name becomes an import, and whose name it is.
 IMPORTS = {
     "config.py": "the user's own config names a strategy or belief as package.module:name",
@@ -33,34 +26,6 @@ IMPORTS = {
     "modulation/__init__.py": "constants of the package",
     "beliefs/embeddings.py": "constants of the package",
 }
-
-
-def calls(tree):
-    """Yield each call's last name, its whole name and its keywords."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            whole = ast.unparse(node.func)
-            given = {word.arg: ast.unparse(word.value) for word in node.keywords}
-            yield whole.rpartition(".")[2], whole, given
-
-
-def faults(source):
-    """Return what a module does that could run code from data."""
-    tree, found = ast.parse(source), []
-    for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        found += [name for name in names if name.split(".")[0] in PICKLES]
-    for last, whole, given in calls(tree):
-        if whole.removeprefix("builtins.") in FUNCTIONS or last in METHODS or given.get("shell") == "True":
-            found.append(whole)
-        if whole in ("torch.load", "torch.jit.load") and given.get("weights_only") != "True":
-            found.append(whole)
-        if whole in ("np.load", "numpy.load", "np.save", "numpy.save", "np.lib.format.read_array"):
-            found += [whole] if given.get("allow_pickle") != "False" else []
-        if given.get("trust_remote_code", "False") != "False" or given.get("weights_only", "True") != "True":
-            found.append(whole)
-    return found
 
 
 def test_no_module_can_run_code_from_data():
@@ -72,22 +37,61 @@ def test_no_module_can_run_code_from_data():
 @pytest.mark.parametrize(
     "source",
     [
-        "import pickle", "from marshal import loads", "eval('1')", "exec('1')", "builtins.exec('1')",
-        "__import__('os')",
-        "torch.load(path)", "torch.load(path, weights_only=False)", "np.load(path)", "np.load(path, allow_pickle=True)",
-        "import yaml", "os.system('ls')", "subprocess.run('ls', shell=True)", "f(x, trust_remote_code=True)",
+        "import pickle", "from marshal import loads", "import yaml", "from os import *",
+        "eval('1')", "exec('1')", "import builtins; builtins.exec('1')",
+        "__import__('os')", "e = eval", "e = eval; f = e; f('1')", "map(eval, rows)", "from builtins import eval as e",
+        "import torch; torch.load(path)", "import torch; torch.load(path, weights_only=False)",
+        "from torch import load", "from torch import load as l; l(path)", "import torch as t; t.load(path)",
+        "import torch; partial(torch.load, weights_only=True)", "import torch; getattr(torch, 'load')(path)",
+        "from torch import jit; jit.load(path)", "import torch; torch.hub.load(name)",
+        "import numpy as np; np.load(path)", "import numpy as np; np.load(path, allow_pickle=True)",
+        "from numpy import load", "from numpy.lib import format as f; f.read_array(file)", "load(allow_pickle=True)",
+        "import os; os.system('ls')", "import os as o; o.execv(path, words)", "from os import execv",
+        "import os; os.spawnl(mode, path)", "import os; os.posix_spawn(path)", "import os; getattr(os, 'popen')('ls')",
+        "import subprocess; subprocess.run('ls', shell=True)", "subprocess.run('ls', shell=flag)",
+        "import subprocess; subprocess.getoutput('ls')", "from subprocess import getoutput",
+        "import asyncio; asyncio.create_subprocess_shell('ls')", "loop.subprocess_shell(protocol, 'ls')",
+        "import importlib; importlib.reload(module)", "from importlib import reload as again",
+        "from importlib.util import spec_from_file_location", "f(x, trust_remote_code=True)",
     ],
 )  # fmt: skip
 def test_the_walk_finds_what_it_looks_for(source):
     assert faults(source)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch; torch.load(path, weights_only=True)", "import torch as t; t.load(path, weights_only=True)",
+        "import numpy; numpy.load(path, allow_pickle=False)", "import subprocess; subprocess.run(words)",
+        "import re; re.compile(text)", "from re import compile; compile(text)", "model.eval()", "json.load(file)",
+        "import os; os.path.exists(path)", "f(x, shell=False, trust_remote_code=False)",
+    ],
+)  # fmt: skip
+def test_the_walk_finds_nothing_else(source):
+    assert faults(source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import importlib; importlib.import_module(name)", "import importlib as i; i.import_module(name)",
+        "from importlib import import_module as im", "from importlib import import_module as im; im(name)",
+        "import importlib; load = importlib.import_module", "from pydoc import locate",
+        "import pkgutil as p; p.resolve_name(name)",
+    ],
+)  # fmt: skip
+def test_the_walk_finds_imports_by_name(source):
+    assert importers(source)
+    assert not importers("import importlib.util; importlib.util.find_spec(name)")
+
+
 def test_names_become_imports_in_known_places_only():
-    found = set()
-    for path in SOURCE.rglob("*.py"):
-        made = {last for last, _, _ in calls(ast.parse(path.read_text("utf-8")))}
-        if made & {"import_module", "resolve_name", "locate"}:
-            found.add(path.relative_to(SOURCE).as_posix())
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if importers(path.read_text("utf-8"))
+    }
     assert found == set(IMPORTS)
 
 
