@@ -114,7 +114,8 @@ def _counts() -> Counts:
     return Counts(discount=0.9, fade=0.99)
 
 
-#: Every preset in every way of closing, small enough for a budget of 32 to 64 rollouts.
+#: Every preset as it comes, under its name (but for sizes that suit a budget of 32 to 64 rollouts, and a quicker belief
+#: for two), in every way of closing, and with options.
 PRESETS: dict[str, Callable[..., Strategy]] = {
     "uniform": lambda **o: preset("uniform", **o),
     "uniform, streaming": lambda **o: preset("uniform", close="streaming", **o),
@@ -151,15 +152,23 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     "sara, published": lambda **o: preset("sara", group_size=4, variant="published", **o),
     "sara+dps": lambda **o: preset("sara+dps", group_size=4, schedule=(2,), **o),
     "sara+mopps": lambda **o: preset("sara+mopps", group_size=4, **o),
+    "curriculum": lambda **o: preset("curriculum", **o),
     "curriculum, no floor": lambda **o: preset("curriculum", revisit=None, **o),
+    "dps": lambda **o: preset("dps", **o),
     "dps, no floor": lambda **o: preset("dps", revisit=None, entropy=0.3, **o),
     "greso": lambda **o: preset("greso", group_size=4, **o),
     "greso, carry": lambda **o: preset("greso", group_size=4, max_age=1, **o),
     "knapsack": lambda **o: preset("knapsack", upper=64, **o),
+    "mopps": lambda **o: preset("mopps", **o),
     "mopps, band": lambda **o: preset("mopps", band=(0.3, 0.7), **o),
+    "polaris": lambda **o: preset("polaris", **o),
+    "inverse-accuracy": lambda **o: preset("inverse-accuracy", lower=2, upper=64, **o),
+    "inverse-variance": lambda **o: preset("inverse-variance", lower=2, upper=64, **o),
     "inverse-variance, published": lambda **o: preset(
         "inverse-variance", lower=2, upper=64, variant="published", **o
     ),
+    "ridge": lambda **o: preset("ridge", lower=2, upper=64, **o),
+    "moving-average": lambda **o: preset("moving-average", lower=2, upper=64, **o),
     "dynamic-sampling": lambda **o: preset("dynamic-sampling", group_size=4, **o),
     "dynamic-sampling, carry": lambda **o: preset("dynamic-sampling", group_size=4, max_age=1, **o),
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -81,3 +83,45 @@ def _bounds(strategy: Strategy, average: int) -> tuple[int, int | None]:
 
 def test_exceptions_are_stated_of_presets_that_exist():
     assert set(VARIANTS) >= set(STATED)
+
+
+#: What the tests' own form of a preset may have otherwise: sizes, and two parts that are slow or the host's.
+SIZES = {
+    "lower",
+    "upper",
+    "size",
+    "step",
+    "most",
+    "rows",
+    "first",
+    "then",
+    "stage",
+    "stages",
+    "commit",
+    "schedule",
+}
+OTHERWISE = {"vip": {"belief"}, "neyman": {"belief"}, "dynamo": {"modulation"}}
+
+
+def _differences(left: Any, right: Any, where: str = "") -> list[str]:
+    """Return where two parts of a strategy differ in more than sizes; parts that are no dataclasses, in their class."""
+    if type(left) is not type(right):
+        return [where]
+    if not is_dataclass(left):
+        is_plain = left is None or isinstance(left, str | int | float | tuple)
+        return [where] if is_plain and left != right else []
+    names = [item.name for item in fields(left) if item.name not in SIZES]
+    pairs = [(getattr(left, name), getattr(right, name), f"{where}.{name}".lstrip(".")) for name in names]
+    return [found for pair in pairs for found in _differences(*pair)]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_cases_and_the_state_machine_run_every_preset_in_its_default_form(name):
+    assert name in OPTIONS
+    assert set(_differences(preset(name), OPTIONS[name]())) == OTHERWISE.get(name, set())
+
+
+def test_forms_with_options_are_no_default_forms():
+    assert _differences(preset("mopps"), OPTIONS["mopps, band"]()) == ["select.band"]
+    assert "close" in _differences(preset("sara"), OPTIONS["sara, fixed spend"]())
+    assert _differences(preset("ridge"), preset("moving-average"))[:2] == ["name", "belief"]
