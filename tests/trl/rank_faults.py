@@ -85,7 +85,7 @@ class Fault:
             return {"rollout_func": self._rollouts}
         if self.name == "callback" and self.strikes:
             return {"callbacks": [Raises()]}
-        return {"eval_dataset": Dataset.from_list(rows)} if self.name == "evaluation" else {}
+        return {"eval_dataset": Dataset.from_list(rows)} if self.name.startswith("eval") else {}
 
     def _success(self, completions, **columns):
         if self.strikes:

@@ -33,7 +33,10 @@ MOST_SECONDS = 240
 
 
 def count_collectives() -> list[str]:
-    """Return a list that each collective of this process is noted in: its name, what tensor, and who asked."""
+    """Return a list that each collective of this process is noted in: its name, what tensor, and who asked.
+
+    Noted are calls of `torch.distributed`'s functions from Python; DDP reduces gradients without any.
+    """
     made: list[str] = []
     for name in COLLECTIVES:
         original = getattr(dist, name)
@@ -41,22 +44,26 @@ def count_collectives() -> list[str]:
         @functools.wraps(original)
         def noted(*args, _name=name, _original=original, **kwargs):
             tensors = [f"{v.dtype}{list(v.shape)}" for v in args if isinstance(v, torch.Tensor)]
-            made.append(" ".join([_name, *tensors, *(["(ours)"] if _is_ours() else [])]))
+            made.append(" ".join([_name, *tensors, *_our_part()]))
             return _original(*args, **kwargs)
 
         setattr(dist, name, noted)
     return made
 
 
-def _is_ours() -> bool:
-    """Whether the adapter asked, with nothing of the trainer between it and accelerate."""
+def _our_part() -> list[str]:
+    """Return "ours" and the part of the adapter that asked, with nothing of the trainer between; else nothing."""
     frame = sys._getframe(2)
     while frame is not None and "accelerate" in frame.f_code.co_filename:
         frame = frame.f_back
     # A decorator of torch's stands between the two.
     while frame is not None and f"{os.sep}torch{os.sep}" in frame.f_code.co_filename:
         frame = frame.f_back
-    return frame is not None and f"neyman{os.sep}trl{os.sep}" in frame.f_code.co_filename
+    if frame is None or f"neyman{os.sep}trl{os.sep}" not in frame.f_code.co_filename:
+        return []
+    while frame.f_code.co_filename.endswith("_ranks.py") and frame.f_back is not None:
+        frame = frame.f_back  # which exchanges for the others
+    return ["ours", Path(frame.f_code.co_filename).stem.lstrip("_")]
 
 
 def serve(policy: str, out: Path, scenarios: dict, timeout: float | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -28,6 +29,15 @@ def stream():
     rows = prompt_rows()
     order = [0, 1, 0, 2, 3, 3, 3, 4, 5, 6, 7, 5]
     return IterableDataset.from_generator(lambda: (rows[i] for i in order * 8))
+
+
+def digest(model):
+    """Return the SHA-256 of all weights: each one's name, kind, shape and bytes, in order of name."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        found.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        found.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def run(
@@ -86,7 +96,7 @@ def run(
     return {
         "logs": [entry for entry in host.state.log_history if "loss" in entry],
         "rows": rows,
-        "weights": float(sum(p.detach().double().abs().sum() for p in host.model.parameters())),
+        "weights": digest(host.model),
         "state": host.controller.state_dict() if ours else None,
         "requested": host.controller.ledger.requested if ours else None,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from importlib import metadata
 from pathlib import Path
 
@@ -51,6 +52,13 @@ def scenarios(out):
         if name == "loading":
             found["saved"] = {**NEYMAN, "save_steps": 1, "max_steps": 1}
         found[name] = {**NEYMAN, "fault": name, **more.get(name, {})}
+    found |= {
+        "resumed": {**NEYMAN, "save_steps": 1, "max_steps": 3, "resume": str(out / "saved" / "checkpoint-1")},
+        "token factor": {**NEYMAN, "strategy": "dynamo", "max_steps": 4},
+        "penalty": {**NEYMAN, "trainer": "rloo", "beta": 0.1},
+        "stock": {"max_steps": 2},
+        "evals": {**NEYMAN, "fault": "evals", "eval_strategy": "steps", "eval_steps": 1},
+    }
     return found | {name: {**NEYMAN, "fault": name} for name in ("unequal", "later", "straggler")}
 
 
@@ -116,15 +124,63 @@ def test_every_rank_makes_the_same_collectives_whatever_fails(launched, launch):
     assert all(len(seen["collectives"]) > 0 for seen in first.values())
 
 
-@pytest.mark.parametrize("launch", ["two", "four"])
-def test_the_adapter_gathers_once_a_step_twice_a_round_and_twice_for_its_batch(launched, launch):
-    for name in ("unequal", "straggler"):
-        seen = launched[0][launch][0][name]
-        ours = [made.split()[0] for made in seen["collectives"] if made.endswith("(ours)")]
-        rounds = [int(entry["neyman/rounds"]) for entry in seen["logs"] if "neyman/rounds" in entry]
-        assert ours.count("all_gather_object") == sum(1 + 2 * made for made in rounds)
-        assert len(ours) == sum(1 + 2 * made + 2 for made in rounds)
-        assert max(rounds) > 1
+# What is gathered beside a step's and its rounds' own: part of the adapter and function -> how often.
+BESIDE = {
+    "calm": {},
+    "unequal": {},
+    "straggler": {},
+    "saved": {"held all_gather_object": 1, "checkpoint all_gather_object": 2},  # the lock; two per checkpoint
+    "resumed": {"held all_gather_object": 1, "checkpoint all_gather_object": 2 + 2 * 2},  # found, read, two
+    "token factor": {"token_factor all_gather": 4},  # one per optimiser step
+    "evals": {"session all_gather_object": 2 * 2},  # one per batch of evaluation
+}
+BY_LAUNCH = [("two", name) for name in (*BESIDE, "penalty")] + [("four", "unequal"), ("four", "straggler")]
+
+
+def asked_by(collective):
+    """Return the part of the adapter that asked for a collective and the function's name; None if TRL did."""
+    call, _, part = collective.partition(" ours ")
+    return f"{part} {call.split()[0]}" if part else None
+
+
+@pytest.mark.parametrize(("launch", "name"), BY_LAUNCH)
+def test_the_adapter_gathers_once_a_step_twice_a_round_and_twice_for_its_batch(launched, launch, name):
+    seen = launched[0][launch][0][name]
+    assert seen["error"] is None
+    ours = Counter(filter(None, map(asked_by, seen["collectives"])))
+    resumed_at = 1 if name == "resumed" else 0
+    logs = [entry for entry in seen["logs"] if entry["step"] > resumed_at and "neyman/rounds" in entry]
+    rounds = [int(entry["neyman/rounds"]) for entry in logs]
+    # The tokens, where groups or weights are unequal; for RLOO, which takes means of rows, the penalty.
+    of_the_batch = ours.pop("session all_gather", 0)
+    assert of_the_batch == (0 if name == "token factor" else len(rounds))
+    beside = Counter(BESIDE.get(name, {}))
+    own = Counter(
+        {
+            "session all_gather_object": len(rounds),
+            "generation all_gather_object": 2 * sum(rounds),
+            "behaviour all_gather": len(rounds),
+        }
+    )
+    assert ours == own + beside
+    assert name == "token factor" or max(rounds) > 1
+
+
+def test_beyond_its_rounds_the_trainer_makes_no_collective_that_the_stock_trainer_does_not(launched):
+    ranks = launched[0]["two"][0]
+    stock, calm = ranks["stock"]["collectives"], ranks["calm"]["collectives"]
+    assert not any(map(asked_by, stock))
+    within, rest, asked = [], [], 0
+    for made in calm:
+        part = asked_by(made)
+        asked += part == "generation all_gather_object"  # the plan, then what was drawn
+        if part is None:
+            (within if asked % 2 else rest).append(made.split()[0])
+    rounds = asked // 2
+    assert rounds > 1
+    assert len(within) % rounds == 0, "each round makes what generating and scoring once make"
+    assert 0 < len(within) // rounds < len(stock)
+    assert not Counter(rest) - Counter(made.split()[0] for made in stock)
 
 
 @pytest.mark.parametrize("launch", ["two", "four"])
