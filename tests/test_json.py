@@ -1,4 +1,4 @@
-"""JSON with a field twice is refused; everything else reads as Python's own reader has it."""
+"""JSON with a field twice or nested deeply is refused; everything else reads as Python's own reader has it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neyman._json import RepeatedFieldError, loads
+from neyman._json import DEEPEST, RepeatedFieldError, loads
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -48,3 +48,28 @@ def test_what_is_no_json_is_the_value_error_that_it_was(bad):
         json.loads(bad)
     with pytest.raises(ValueError, match=r"Expecting|decode"):
         loads(bad)
+
+
+OPENED = {"lists": ("[", "]"), "objects": ('{"a": ', "}"), "both": ('[0, {"a": ', "}, 1]")}
+
+
+@pytest.mark.parametrize("kind", OPENED)
+@pytest.mark.parametrize("wide", [False, True])
+def test_what_is_nested_deeply_is_a_value_error_whether_pythons_reader_could_read_it_or_not(kind, wide):
+    opened, closed = OPENED[kind]
+    levels = (opened + closed).count("[") + (opened + closed).count("{")
+    for times in (DEEPEST // levels + 1, 400 // levels, 3000, 100_000):
+        text = opened * times + "0" + closed * times
+        text = f'{{"beside": [{"[], " * 200}0], "a": {text}}}' if wide else text
+        for form in (text, text.encode()):
+            with pytest.raises(ValueError, match="nested deeper than 100 levels"):
+                loads(form)
+    inside = DEEPEST // levels - (1 if wide else 0)
+    text = opened * inside + "0" + closed * inside
+    text = f'{{"beside": [{"[], " * 200}0], "a": {text}}}' if wide else text
+    assert loads(text) == json.loads(text)
+
+
+def test_brackets_in_texts_are_no_nesting():
+    text = json.dumps(["[" * 5000, {"{" * 5000: 1}])
+    assert loads(text) == json.loads(text)

@@ -1,9 +1,15 @@
-"""JSON in which no object has a field twice: Python's own reader keeps the last of them and says nothing."""
+"""JSON in which no object has a field twice and nothing is nested too deeply to be shown, compared or written again.
+
+Python's own reader keeps the last of two fields and says nothing, and reads what ``repr``, ``==`` or ``copy.deepcopy``
+then end on with a RecursionError.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+DEEPEST = 100  # levels of lists and objects; what neyman writes has ten at most
 
 
 class RepeatedFieldError(ValueError):
@@ -28,25 +34,47 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, list | dict)
+        ]
+        if not level:
+            return False
+    return True
+
+
+_TOO_DEEP = f"lists and objects are nested deeper than {DEEPEST} levels"
 _DECODER = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def loads(text: str | bytes) -> Any:
-    """Read JSON as ``json.loads`` does, but for objects with a field twice, at any depth.
+    """Read JSON as ``json.loads`` does, but for objects with a field twice, at any depth, and for deep nesting.
 
     Args:
         text: JSON, in UTF-8 (or what else JSON allows) where it is bytes.
 
     Raises:
         RepeatedFieldError: an object has a field twice; a ValueError, as everything below.
-        ValueError: it is no JSON.
+        ValueError: it is no JSON, or lists and objects are nested deeper than `DEEPEST`; never a RecursionError.
 
     Cost: that of ``json.loads``, and a list of each object's fields beside it; of what a reader does with a line, less
-        than a tenth.
+        than a tenth. Lists and objects are walked once more where there are more than `DEEPEST` of them.
 
     >>> loads('{"a": 1, "b": {"a": 2}}')
     {'a': 1, 'b': {'a': 2}}
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
-    return _DECODER.decode(text)
+    try:
+        value = _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    # Fewer brackets than levels cannot be nested so deeply; those within strings only cost a look.
+    if text.count("[") + text.count("{") > DEEPEST and isinstance(value, list | dict) and _is_deep(value):
+        raise ValueError(_TOO_DEEP)
+    return value
