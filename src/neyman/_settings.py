@@ -11,6 +11,7 @@ from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 
+from neyman._bounded import read_bytes
 from neyman._options import parse_options
 from neyman.errors import ArgumentError, missing_extra
 
@@ -22,6 +23,7 @@ except ImportError as error:
     raise missing_extra(str(error.name), "cli", "neyman.config") from error
 
 
+_LARGEST = 2**20  # bytes of a file of settings
 _DEEPEST = 16  # levels of lists and tables inside a setting
 
 
@@ -89,12 +91,14 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Return the settings of a TOML file, unchecked.
 
     Raises:
-        ArgumentError: no such file, or not TOML; the message names the place.
+        ArgumentError: no such file, one larger than 1 MiB, or not TOML; the message names the place.
     """
     try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_bytes(path, _LARGEST).decode("utf-8")
+    except (OSError, ValueError) as error:
         raise ArgumentError(f"the configuration {path} cannot be read: {error}") from error
+    try:
+        return tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
     except (ValueError, RecursionError) as error:  # also an integer of more digits than Python reads
         raise ArgumentError(f"{path} is not TOML: {error}") from error
 

@@ -231,7 +231,7 @@ def _read(folder: Path) -> dict[str, Any]:
         raise _FaultError(f"{path} is missing: {_why_missing(folder)}") from None
     except OSError as error:
         raise _FaultError(f"{path} cannot be read ({error})") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _FaultError(f"{path} is damaged ({error})") from error
     if not isinstance(state, dict):
         raise _FaultError(f"{path} is damaged: it holds no neyman state")

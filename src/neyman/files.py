@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -15,10 +17,21 @@ def write_atomic(path: Path, data: bytes) -> None:
         path: the file; its folder exists.
         data: the content.
     """
+    with atomic(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write that takes the place of another when the block ends well, and is gone when it does not.
+
+    Args:
+        path: the file; its folder exists.
+    """
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o644)

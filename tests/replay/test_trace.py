@@ -66,3 +66,19 @@ def test_rollouts_must_be_as_many_as_trials(make_trace):
 def test_one_visit_a_prompt_is_a_static_pool(make_trace):
     assert make_trace([[(1, 2)], [(0, 4)]]).is_static
     assert not make_trace([[(1, 2)], [(0, 4), (1, 4)]]).is_static
+
+
+def test_a_saving_that_fails_leaves_the_trace_that_was_there(make_trace, tmp_path, monkeypatch):
+    path = tmp_path / "trace.npz"
+    old = make_trace([[(1, 2)], [(0, 3)]])
+    old.save(path)
+
+    def half(file, **arrays):
+        file.write(b"PK\x03\x04")
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(np, "savez", half)
+    with pytest.raises(OSError, match="full"):
+        make_trace([[(1, 3)]]).save(path)
+    assert Trace.load(path).fingerprint == old.fingerprint
+    assert list(tmp_path.iterdir()) == [path]

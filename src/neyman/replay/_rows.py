@@ -196,7 +196,7 @@ class JsonLines:
                 record = loads(line)
             except RepeatedFieldError as error:
                 raise ArgumentError(f"{self.path}, line {number}: {error}") from error
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 raise ArgumentError(
                     f"{self.path}, line {number} is not a JSON object: {error}; every line must be one object (an "
                     "array is split by: jq -c '.[]')"

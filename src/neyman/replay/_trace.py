@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from neyman._checks import FloatP, IntP
 from neyman.errors import ArgumentError, StateError
+from neyman.files import atomic
 
 _ARRAYS = ("first", "time", "successes", "trials", "tokens", "rollout_success", "rollout_tokens")
 
@@ -97,9 +98,9 @@ class Trace:
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
-        """Write the arrays, so that other processes read them without the logs."""
+        """Write the arrays, so that other processes read them without the logs; the file is whole or not there."""
         arrays: dict[str, Any] = {name: v for name in _ARRAYS if (v := getattr(self, name)) is not None}
-        with path.open("wb") as file:
+        with atomic(path) as file:
             np.savez(file, passes=np.float64(self.passes), **arrays)
 
     @classmethod

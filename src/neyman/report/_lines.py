@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from neyman import _checks
+from neyman._bounded import numbered_lines, read_bytes
 from neyman._json import RepeatedFieldError, loads
 from neyman.errors import ArgumentError, StateError
-
-LONGEST_LINE = 64 * 2**20  # bytes; a step's line holds all its groups
 
 
 @dataclass(frozen=True)
@@ -90,12 +89,15 @@ def read_object(path: Path) -> Record:
     """Return the one JSON object of a file.
 
     Raises:
-        StateError: the file is not readable or does not hold one object.
+        StateError: the file is not readable, larger than 64 MiB, or does not hold one object.
     """
     try:
-        data = loads(path.read_bytes())
+        data = loads(read_bytes(path))
     except (OSError, ValueError) as error:
-        raise StateError(f"{path}: cannot be read as JSON: {error}") from error
+        raise StateError(
+            f"{path}: cannot be read as JSON: {error}; put back a copy of the file, or remove {path.parent} to train "
+            "this run anew"
+        ) from error
     if not isinstance(data, dict):
         raise StateError(f"{path}: must hold one JSON object, got {data!r:.80}")
     return Record(str(path), data)
@@ -140,20 +142,17 @@ def read_events(path: Path) -> Events:
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield (line number from 1, line, whether it is the last); no line that is too long is held."""
+    """Yield (line number from 1, line, whether it is the last)."""
     if not path.exists():
         return
     with path.open("rb") as file:
-        number, line = 1, file.readline(LONGEST_LINE + 1)
-        while line:
-            if len(line) > LONGEST_LINE:
-                raise StateError(
-                    f"{path}, line {number}: longer than {LONGEST_LINE // 2**20} MiB, which no step writes; mend or "
-                    "delete the line"
-                )
-            following = file.readline(LONGEST_LINE + 1)
-            yield number, line, not following
-            number, line = number + 1, following
+        before = None
+        for number, line in numbered_lines(file, path):
+            if before is not None:
+                yield *before, False
+            before = number, line
+        if before is not None:
+            yield *before, True
 
 
 def _append(events: Events, record: Record) -> int:

@@ -52,7 +52,7 @@ def _jsonl(path: Path, limit: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
             row = loads(line)
         except RepeatedFieldError as error:
             raise ArgumentError(f"{path}:{number}: {error}") from error
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ArgumentError(f"{path}:{number}: not a JSON object: {error}") from error
         if not isinstance(row, dict):
             raise ArgumentError(

@@ -47,7 +47,7 @@ def _prepare(out: Path) -> None:
 
     def progress(done: int, steps: int) -> None:
         if done % 10 == 0 or done == steps:
-            path.write_text(json.dumps({"done": done, "steps": steps}))
+            write_atomic(path, json.dumps({"done": done, "steps": steps}).encode())
 
     make_policy(config, out, progress)
     write_atomic(path, json.dumps({"finished": True}).encode())

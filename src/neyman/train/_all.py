@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,12 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol, final
 
+from neyman._bounded import read_bytes
+from neyman._json import loads
 from neyman.config import Config
 from neyman.errors import RunFailedError
 from neyman.train._folder import RunFolder
 
 # What is started for each piece of work, with its arguments behind.
 WORKER = (sys.executable, "-m", "neyman.train")
+_LARGEST_PROGRESS = 2**10  # bytes; it is two numbers
+_LAST_BYTES = 2**16  # of a log, in which its last words are looked for
 _POLL_SECONDS = 0.2
 _END_SECONDS = 5.0
 
@@ -105,10 +108,10 @@ def _prepare(processes: _Processes, out: Path, watch: Watch) -> None:
     while process.poll() is None:
         time.sleep(_POLL_SECONDS)
         try:
-            told = json.loads(state.read_bytes())
+            told = loads(read_bytes(state, _LARGEST_PROGRESS))
         except (OSError, ValueError):
             continue
-        if "done" in told:
+        if isinstance(told, dict) and all(type(told.get(name)) is int for name in ("done", "steps")):
             watch.preparing(told["done"], told["steps"])
     if process.returncode:
         raise RunFailedError(f"{last_words(log) or 'the preparation ended without a word'}\n(log: {log})")
@@ -123,7 +126,11 @@ def _why(code: int, log: Path) -> str:
 
 def last_words(log: Path) -> str:
     """Return the last line of a log that says something."""
-    lines = log.read_text("utf-8", errors="replace").splitlines() if log.exists() else []
+    if not log.exists():
+        return ""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+        lines = file.read().decode("utf-8", errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 

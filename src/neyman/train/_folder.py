@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, final
 
 from neyman import checkpoints
+from neyman._bounded import numbered_lines
 from neyman._json import loads
 from neyman.errors import StateError
-from neyman.files import write_atomic
+from neyman.files import atomic, write_atomic
 
 VERSION = 1
+_PART = 2**20  # bytes that are copied at a time
 _log = logging.getLogger("neyman.train")
 
 
@@ -62,7 +64,7 @@ def parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         event: dict[str, Any] = loads(line)
         known = event["event"] in {"step", "eval"} and _is_known(event)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise damaged_line(path, number, f"{type(error).__name__}: {error}") from error
     if not known:
         raise damaged_line(path, number, f"{line!r:.80}")
@@ -82,10 +84,12 @@ def _is_known(event: dict[str, Any]) -> bool:
 
 def damaged_line(path: Path, number: int, why: str) -> StateError:
     """Return the error for a line of a run's metrics, with the way out."""
-    return StateError(
-        f"{path}, line {number} is damaged ({why}): put back a copy of the file, or remove {path.parent} to train this "
-        "run anew"
-    )
+    return StateError(f"{path}, line {number} is damaged ({why}): {way_out(path)}")
+
+
+def way_out(path: Path) -> str:
+    """Return what to do about a run's metrics that cannot be gone on from."""
+    return f"put back a copy of the file, or remove {path.parent} to train this run anew"
 
 
 @final
@@ -164,14 +168,13 @@ class RunFolder:
         for folder in checkpoints.numbered(self.path):
             if checkpoints.is_unfinished(folder):
                 checkpoints.remove(folder)
-        kept, last = ([], {}) if complete is None else self._lines_until(step)
+        kept, last = (0, {}) if complete is None else self._lines_until(step)
         if complete is not None and last.get("step") != step:
             raise StateError(
                 f"{self.metrics} ends at step {last.get('step', 0)}, but the checkpoint is of step {step}: what was "
                 f"spent in between is lost; remove {self.path} to train this run anew"
             )
-        if self.metrics.exists():
-            write_atomic(self.metrics, b"".join(kept))
+        self._keep(kept)
         return Progress(
             checkpoint=complete,
             step=step,
@@ -195,18 +198,29 @@ class RunFolder:
                 taken,
             )
 
-    def _lines_until(self, step: int) -> tuple[list[bytes], dict[str, Any]]:
-        """Return the whole lines up to a step, and the last step's."""
-        kept: list[bytes] = []
+    def _lines_until(self, step: int) -> tuple[int, dict[str, Any]]:
+        """Return how many bytes the whole lines up to a step take, and the last step's event."""
+        kept = 0
         last: dict[str, Any] = {}
-        content = self.metrics.read_bytes() if self.metrics.exists() else b""
-        for number, line in enumerate(content.splitlines(keepends=True), start=1):
-            if not line.endswith(b"\n"):
-                break
-            event = parse_line(self.metrics, number, line)
-            if event["step"] > step:
-                break
-            kept.append(line)
-            if event["event"] == "step":
-                last = event
+        if not self.metrics.exists():
+            return kept, last
+        with self.metrics.open("rb") as file:
+            for number, line in numbered_lines(file, self.metrics, way_out=way_out(self.metrics)):
+                if not line.endswith(b"\n"):
+                    break
+                event = parse_line(self.metrics, number, line)
+                if event["step"] > step:
+                    break
+                kept += len(line)
+                if event["event"] == "step":
+                    last = event
         return kept, last
+
+    def _keep(self, size: int) -> None:
+        """Put the first bytes of the metrics in their place: a new file, by which readers know to start again."""
+        if not self.metrics.exists():
+            return
+        with self.metrics.open("rb") as old, atomic(self.metrics) as new:
+            while size and (part := old.read(min(size, _PART))):
+                new.write(part)
+                size -= len(part)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any, final
+from typing import Any, BinaryIO, final
 
-from neyman.train._folder import RunFolder, damaged_line, parse_line
+from neyman._bounded import numbered_lines
+from neyman.train._folder import RunFolder, damaged_line, parse_line, way_out
 
 
 @final
@@ -46,20 +47,24 @@ class Tail:
                 self._clear()
                 self._inode = status.st_ino
             fresh = self._offset > 0
-            file.seek(self._offset)
-            content = file.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        for line in whole.splitlines():
-            self._lines += 1
-            event = parse_line(self.folder.metrics, self._lines, line)
+            came = self._read_whole(file)
+        if came and (fresh or self._first is None):
+            self._first = self._first or (time.monotonic(), self.rollouts)
+
+    def _read_whole(self, file: BinaryIO) -> bool:
+        """Take in the whole lines from where the last reading ended; return whether there were any."""
+        path, came = self.folder.metrics, False
+        file.seek(self._offset)
+        for number, line in numbered_lines(file, path, first=self._lines + 1, way_out=way_out(path)):
+            if not line.endswith(b"\n"):
+                break
+            self._offset, self._lines, came = self._offset + len(line), number, True
+            event = parse_line(path, number, line)
             try:
                 self._take(event)
             except (KeyError, TypeError, AttributeError) as error:
-                why = f"{type(error).__name__}: {error}"
-                raise damaged_line(self.folder.metrics, self._lines, why) from error
-        if whole and (fresh or self._first is None):
-            self._first = self._first or (time.monotonic(), self.rollouts)
+                raise damaged_line(path, number, f"{type(error).__name__}: {error}") from error
+        return came
 
     def _take(self, event: dict[str, Any]) -> None:
         self.step, self.rollouts = event["step"], event["rollouts"]
