@@ -1,4 +1,4 @@
-"""What reading files costs in memory: files of a million prompts, and files with a line of a gigabyte.
+"""What reading files costs in memory: files of a million prompts, files with a line of a gigabyte, and files of one.
 
 ``python benchmarks/memory.py [--prompts N] [--line-bytes N] [--json]``: each file is read by a process of its own,
 which says how its resident memory grew. Files with a long line are sparse, so that they need no disk.
@@ -14,11 +14,21 @@ import resource
 import tempfile
 from pathlib import Path
 
+from neyman._settings import read_toml
 from neyman.errors import NeymanError
+from neyman.lab._saved import read_run
 from neyman.replay import read_logs
-from neyman.report._lines import read_events
+from neyman.report._lines import read_events, read_object
 from neyman.tasks import load_problems
+from neyman.train._folder import RunFolder
+from neyman.train._tail import Tail
 
+# What reads a file of one run or one setting, which no line divides.
+WHOLE = {
+    "a run's head": ("run.json", read_object),
+    "a run of the lab": ("seed0.json", read_run),
+    "settings": ("config.toml", read_toml),
+}
 # A process that reads may take this much address space beyond what it has after its imports.
 ROOM_BYTES = 256 * 2**20
 
@@ -59,10 +69,33 @@ def write_long_lines(folder: Path, size: int) -> dict[str, tuple[str, Path]]:
     run = folder / "run"
     run.mkdir()
     with (run / "metrics.jsonl").open("wb") as file:
-        file.write(b'{"event": "eval", "step": 0}\n')
+        file.write(b'{"event": "eval", "step": 0, "rollouts": 0, "accuracy": 0.5}\n')
         file.truncate(size)
-    found[f"a line of {size:,} bytes, a run's metrics"] = "events", run / "metrics.jsonl"
+    for reader in ("report", "resume", "progress"):
+        found[f"a line of {size:,} bytes, a run's metrics, {reader}"] = reader, run / "metrics.jsonl"
+    for reader, (name, _) in WHOLE.items():
+        with (run / name).open("wb") as file:
+            file.truncate(size)
+        found[f"a file of {size:,} bytes, {reader}"] = reader, run / name
     return found
+
+
+def read_with(reader: str, path: Path) -> int:
+    """Read a file with what is named, and return how many prompts it held."""
+    if reader == "problems":
+        return len(load_problems(path))
+    if reader == "log":
+        return read_logs([path])[0].prompts
+    if reader == "report":
+        return len(read_events(path).steps)
+    if reader == "resume":
+        return RunFolder(path.parent).rewind().step
+    if reader == "progress":
+        tail = Tail(RunFolder(path.parent))
+        tail.read()
+        return tail.step
+    WHOLE[reader][1](path)
+    return 0
 
 
 def read(reader: str, path: Path, room: int) -> dict[str, object]:
@@ -74,12 +107,7 @@ def read(reader: str, path: Path, room: int) -> dict[str, object]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     error, size = None, 0
     try:
-        if reader == "problems":
-            size = len(load_problems(path))
-        elif reader == "log":
-            size = read_logs([path])[0].prompts
-        else:
-            size = len(read_events(path).steps)
+        size = read_with(reader, path)
     except NeymanError as refused:
         error = str(refused)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

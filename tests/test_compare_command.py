@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from neyman._compare_command import CORE, CompareCommand, cells_of, compare_command
+from neyman._compare_command import CORE, CompareCommand, _settle, cells_of, compare_command
 from neyman.errors import ArgumentError
 from neyman.lab import strategy_names
 from neyman.presets import PRESETS
@@ -41,6 +41,45 @@ def test_a_comparison_writes_its_files_and_resumes_with_more_seeds(tmp_path, cap
 
     with pytest.raises(ArgumentError, match="rollouts 64 there, 96 here"):
         compare_command([*SMALL, "--rollouts", "96", "--out", str(out), "--resume"])
+
+
+DAMAGED = [
+    "[]",
+    "null",
+    "3",
+    "{",
+    "",
+    "\0",
+    "[" * 100_000,
+    '{"rollouts": ' * 3000,
+    '{"rollouts": 1, "rollouts": 2}',
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_damaged_settings_are_refused_by_file_and_the_way_out_leads_on(tmp_path, content):
+    out = tmp_path / "out"
+    command = CompareCommand(out=out)
+    _settle(command, resume=False)
+    path, whole = out / "compare.json", (out / "compare.json").read_text()
+    (out / "runs").mkdir()
+    path.write_text(content)
+    with pytest.raises(ArgumentError, match=r"is damaged: .*delete it and give --resume again") as refused:
+        _settle(command, resume=True)
+    assert str(path) in str(refused.value)
+    path.unlink()
+    with pytest.raises(ArgumentError, match="not empty"):
+        _settle(command, resume=False)
+    _settle(command, resume=True)
+    assert path.read_text() == whole
+
+
+def test_settings_nested_deeply_are_named_and_shown_in_part(tmp_path):
+    command = CompareCommand(out=tmp_path)
+    _settle(command, resume=False)
+    (tmp_path / "compare.json").write_text('{"rollouts": ' + "[" * 90 + "]" * 90 + "}")
+    with pytest.raises(ArgumentError, match=r"other settings \(.*rollouts \[{80} there, 16000 here"):
+        _settle(command, resume=True)
 
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path):

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from neyman._bounded import read_bytes
 from neyman._json import loads
 from neyman.errors import ArgumentError
 from neyman.files import write_atomic
@@ -182,7 +183,7 @@ def _settle(command: CompareCommand, *, resume: bool) -> None:
     if command.out.exists() and not command.out.is_dir():
         raise ArgumentError(f"--out must be a directory, but {command.out} is a file")
     if not path.exists():
-        if command.out.exists() and any(command.out.iterdir()):
+        if command.out.exists() and not _may_begin(command.out, resume=resume):
             raise ArgumentError(
                 f"--out {command.out} is not empty and holds no comparison; give another --out"
             )
@@ -191,12 +192,9 @@ def _settle(command: CompareCommand, *, resume: bool) -> None:
         return
     if not resume:
         raise ArgumentError(f"--out {command.out} already holds a comparison; go on with it by --resume")
-    try:
-        saved = loads(path.read_bytes())
-    except ValueError as error:
-        raise ArgumentError(f"{path} is damaged: {error}; delete it, the runs are kept") from error
+    saved = _read_settings(path)
     differing = [
-        f"{key} {saved.get(key)!r} there, {settings[key]!r} here"
+        f"{key} {saved.get(key)!r:.80} there, {settings[key]!r} here"
         for key in settings
         if saved.get(key) != settings[key]
     ]
@@ -207,6 +205,28 @@ def _settle(command: CompareCommand, *, resume: bool) -> None:
     write_atomic(path, (json.dumps(settings, indent=2) + "\n").encode())
 
 
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        saved = loads(read_bytes(path))
+        wrong = "" if isinstance(saved, dict) else f"it must hold one JSON object, got {saved!r:.80}"
+    except (OSError, ValueError) as error:
+        wrong = str(error)
+    if wrong:
+        raise ArgumentError(
+            f"{path} is damaged: {wrong}; delete it and give --resume again: the runs are kept, and checked against "
+            "the settings that you give"
+        )
+    settings: dict[str, Any] = saved
+    return settings
+
+
+def _may_begin(out: Path, *, resume: bool) -> bool:
+    """Whether a directory without settings is empty, or a comparison's whose settings were deleted."""
+    names = {path.name for path in out.iterdir()}
+    return not names or (resume and names <= _WRITTEN and (out / "runs").is_dir())
+
+
+_WRITTEN = {"runs", "summary.json", "report.html"}
 _GROWING = ("regimes", "strategies", "seeds", "first_seed", "rates", "group_sizes", "reference")
 
 

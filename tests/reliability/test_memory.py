@@ -24,6 +24,8 @@ MIB = 2**20
 @pytest.fixture(scope="module")
 def measured():
     """Return what each reader said of its file, each in a process with 256 MiB to spare."""
+    for module, extra in (("torch", "train"), ("pydantic", "cli")):
+        pytest.importorskip(module, reason=f"{module} is not installed: pip install 'neyman[{extra}]'")
     words = [sys.executable, str(SCRIPT), "--prompts", str(PROMPTS), "--line-bytes", str(LINE), "--json"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=250, check=True)
     return json.loads(done.stdout)
@@ -36,7 +38,9 @@ def measured():
         ("problems", "csv", "1048576 bytes"),
         ("log", "jsonl", "16 MiB"),
         ("log", "csv", "16 MiB"),
-        ("a run's metrics", None, "64 MiB"),
+        ("a run's metrics, report", None, "64 MiB"),
+        ("a run's metrics, resume", None, "64 MiB"),
+        ("a run's metrics, progress", None, "64 MiB"),
     ],
 )
 def test_a_line_of_a_gigabyte_is_refused_by_file_line_and_limit(measured, reader, kind, limit):
@@ -47,6 +51,22 @@ def test_a_line_of_a_gigabyte_is_refused_by_file_line_and_limit(measured, reader
     assert name in said["error"]
     assert f"{name}:2:" in said["error"] or f"{name}, line 2" in said["error"]
     assert limit in said["error"]
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "limit"),
+    [
+        ("a run's head", "run.json", "64 MiB"),
+        ("a run of the lab", "seed0.json", "64 MiB"),
+        ("settings", "config.toml", "1 MiB"),
+    ],
+)
+def test_a_file_of_a_gigabyte_is_refused_by_its_size_and_the_limit(measured, reader, name, limit):
+    said = measured[f"a file of {LINE:,} bytes, {reader}"]
+    assert said["status"] == 0, said["error"]
+    assert name in said["error"]
+    assert f"{LINE:,} bytes, more than the limit of {limit}" in said["error"]
+    assert said["grown_bytes"] < 16 * MIB
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,28 @@ def test_a_half_written_record_of_a_run_is_done_again(tmp_path):
     assert json.loads(path.read_text())["seed"] == 0
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda record: "[" * 3000,
+        lambda record: json.dumps([record]),
+        lambda record: json.dumps({**record, "figures": 7}),
+        lambda record: json.dumps({**record, "figures": None}),
+        lambda record: json.dumps({**record, "figures": {}}),
+        lambda record: json.dumps({**record, "figures": {**record["figures"], "rollouts": "many"}}),
+        lambda record: json.dumps({**record, "checksum": []}),
+        lambda record: json.dumps({name: part for name, part in record.items() if name != "checksum"}),
+    ],
+)
+def test_a_damaged_record_of_a_run_is_done_again(tmp_path, damage):
+    first = replay_all(TRACE, ["uniform"], SETTINGS, seeds=[0], out=tmp_path)
+    path = tmp_path / "uniform-0.json"
+    whole = path.read_bytes()
+    path.write_text(damage(json.loads(whole)))
+    assert figures(replay_all(TRACE, ["uniform"], SETTINGS, seeds=[0], out=tmp_path)) == figures(first)
+    assert path.read_bytes() == whole
+
+
 def test_unknown_strategies_are_refused_before_anything_runs(tmp_path):
     with pytest.raises(ArgumentError, match="'sarah'"):
         replay_all(TRACE, ["uniform", "sarah"], SETTINGS, seeds=[0], out=tmp_path / "runs")

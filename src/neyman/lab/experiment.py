@@ -32,6 +32,12 @@ from neyman.lab.task import Prompts, WarmStart, draw_prompts, starting_policy
 from neyman.step import Batch, Budget, Outcome, Request
 from neyman.strategy import ESTIMATORS, Strategy
 
+# What is kept of each evaluation, and of each step.
+CURVE = ("rollouts", "tokens", "step", "accuracy")
+METRICS = (
+    "groups", "groups_opened", "effective_groups", "rounds", "rollouts", "tokens", "rows", "success_rate", "coverage",
+    "gradient_norm", "entropy",
+)  # fmt: skip
 # What strategies that discard groups may generate, as a multiple of the rows they train.
 _SPEND = 4
 
@@ -164,8 +170,8 @@ class _Run:
         )
         self.optimiser = torch.optim.Adam(self.policy.parameters(), lr=experiment.learning_rate)
         self.answers: dict[int, tuple[int, Tensor]] = {}  # rollout id -> prompt and answer
-        self.curve: dict[str, list[float]] = {k: [] for k in ("rollouts", "tokens", "step", "accuracy")}
-        self.steps: dict[str, list[float]] = {}
+        self.curve: dict[str, list[float]] = {name: [] for name in CURVE}
+        self.steps: dict[str, list[float]] = {name: [] for name in METRICS}
         self.spent = self.tokens = 0
 
     def go(self, progress: Callable[[int, float], None] | None) -> dict[str, Any]:
@@ -216,7 +222,7 @@ class _Run:
             "entropy": float(np.concatenate(entropies).mean()),
         }
         for name, value in metrics.items():
-            self.steps.setdefault(name, []).append(value)
+            self.steps[name].append(value)
 
     def _learn(self, batch: Batch) -> float:
         """Take one policy-gradient step; return the gradient's norm."""

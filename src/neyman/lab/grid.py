@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from neyman._checks import integer
-from neyman._json import loads
 from neyman.errors import ArgumentError, NeymanError, StateError
 from neyman.files import write_atomic
+from neyman.lab._saved import read_run
 from neyman.lab.experiment import Experiment, run
 from neyman.lab.task import WarmStart, starting_policy
 
@@ -131,7 +131,7 @@ def run_grid(
     should this process be killed, its children end after the run that they are at.
     """
     integer("jobs", jobs, low=1)
-    waiting = [cell for cell in cells if not _is_done(cell, out)]
+    waiting = [cell for cell in cells if _saved(cell, out) is None]
     total, failed = len(cells), dict[str, str]()
     done = total - len(waiting)
     starts = list(dict.fromkeys(cell.experiment.warm_start for cell in waiting))
@@ -157,25 +157,24 @@ def run_grid(
 
 
 def load_grid(cells: Sequence[Cell], out: Path) -> list[dict[str, Any]]:
-    """Return the results that are there, in the order of the cells."""
-    return [loads((out / f"{cell.name}.json").read_bytes()) for cell in cells if _is_done(cell, out)]
+    """Return the results that are there, in the order of the cells.
+
+    Raises:
+        StateError: a file holds another run than its name says, or is damaged.
+    """
+    found = (_saved(cell, out) for cell in cells)
+    return [one for one in found if one is not None]
 
 
-def _is_done(cell: Cell, out: Path) -> bool:
+def _saved(cell: Cell, out: Path) -> dict[str, Any] | None:
+    """Return a cell's result; None where it is not there."""
     path = out / f"{cell.name}.json"
     if not path.exists():
-        return False
-    try:
-        saved = loads(path.read_bytes())
-        same = (
-            saved["experiment"] == json.loads(json.dumps(asdict(cell.experiment)))
-            and saved["seed"] == cell.seed
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(f"{path} is damaged: {error!r}; delete it and resume") from error
-    if not same:
+        return None
+    saved = read_run(path)
+    if saved["experiment"] != json.loads(json.dumps(asdict(cell.experiment))) or saved["seed"] != cell.seed:
         raise StateError(f"{path} holds a run with other settings; give another --out, or delete it")
-    return True
+    return saved
 
 
 def _perform(task: Any, cache: str | Path | None) -> None:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neyman import __version__
+from neyman._bounded import read_bytes
 from neyman._checks import integer
 from neyman._json import loads
 from neyman.errors import RunFailedError
@@ -105,6 +106,7 @@ def replay_all(
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             record = {"key": keys[run[0]], "strategy": run[0], "seed": run[1], "figures": figures}
+            record |= {"checksum": _checksum(figures)}
             write_atomic(_place(out, *run), json.dumps(record, allow_nan=False).encode())
 
     def tell(shares: Sequence[float]) -> None:
@@ -135,14 +137,21 @@ def _place(out: Path, name: str, seed: int) -> Path:
 
 
 def _kept(path: Path, key: str) -> dict[str, Any] | None:
+    """Return the figures of a finished run as they were written; None where it is to be done (again)."""
     try:
-        record = loads(path.read_bytes())
+        record = loads(read_bytes(path))
     except (OSError, ValueError):
         return None
     if not isinstance(record, dict) or record.get("key") != key:
         return None
-    figures: dict[str, Any] | None = record.get("figures")
-    return figures
+    figures = record.get("figures")
+    whole = isinstance(figures, dict) and record.get("checksum") == _checksum(figures)
+    return figures if whole else None
+
+
+def _checksum(figures: dict[str, Any]) -> str:
+    """Return a hash of figures that JSON leaves as it is."""
+    return blake2b(json.dumps(figures).encode(), digest_size=12).hexdigest()
 
 
 def _one(

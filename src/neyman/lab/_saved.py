@@ -1,0 +1,79 @@
+"""The file of one run in the lab, checked before anything is compared: whole, with every series that reports draw."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from neyman._bounded import read_bytes
+from neyman._json import loads
+from neyman.errors import StateError
+from neyman.lab.experiment import CURVE, METRICS
+
+_LARGEST = float(2**53)  # beyond which floats cannot count
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """Return what `run` returned.
+
+    Args:
+        path: the file that it was written to.
+
+    Raises:
+        StateError: it cannot be read, is larger than 64 MiB, or is not what a run writes; the message names the file,
+            what is wrong and the way out.
+    """
+    try:
+        saved = loads(read_bytes(path))
+        wrong = _wrong(saved)
+    except (OSError, ValueError) as error:
+        wrong = str(error)
+    if wrong:
+        raise StateError(f"{path} is damaged: {wrong}; delete it and resume, and this run is done again")
+    found: dict[str, Any] = saved
+    return found
+
+
+def _wrong(saved: Any) -> str:
+    """Say what is wrong with a run, empty where nothing is."""
+    if not isinstance(saved, dict):
+        return f"it must hold one run, got {saved!r:.80}"
+    if not isinstance(saved.get("experiment"), dict):
+        return f"'experiment' must hold the settings of the run, got {saved.get('experiment')!r:.80}"
+    if type(saved.get("seed")) is not int:
+        return f"'seed' must be a whole number, got {saved.get('seed')!r:.80}"
+    return (
+        _wrong_series(saved, "curve", CURVE) or _wrong_series(saved, "steps", METRICS) or _wrong_curve(saved)
+    )
+
+
+def _wrong_series(saved: dict[str, Any], part: str, names: Sequence[str]) -> str:
+    series = saved.get(part)
+    if not isinstance(series, dict):
+        return f"{part!r} must map names to series, got {series!r:.80}"
+    for name in names:
+        values = series.get(name)
+        if not isinstance(values, list) or not all(_is_number(value) for value in values):
+            return f"{part}[{name!r}] must be a list of finite numbers, got {values!r:.80}"
+    lengths = {name: len(series[name]) for name in names}
+    if len(set(lengths.values())) > 1 or not all(lengths.values()):
+        return f"the series of {part!r} must be equally long and not empty, got {lengths}"
+    return ""
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in {int, float} and abs(value) <= _LARGEST  # so it is neither NaN nor infinite
+
+
+def _wrong_curve(saved: dict[str, Any]) -> str:
+    """Costs never fall from one evaluation to the next, and accuracies are shares."""
+    curve = saved["curve"]
+    for name in ("rollouts", "tokens", "step"):
+        values = curve[name]
+        if values[0] < 0 or any(later < earlier for earlier, later in itertools.pairwise(values)):
+            return f"curve[{name!r}] must start at 0 or above and never fall, got {values!r:.80}"
+    if not all(0.0 <= value <= 1.0 for value in curve["accuracy"]):
+        return f"curve['accuracy'] must lie in [0, 1], got {curve['accuracy']!r:.80}"
+    return ""
