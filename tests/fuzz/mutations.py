@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from typing import Any
 
 from hypothesis import strategies as st
+
+_BEYOND_STACK = 50_000  # levels: Hypothesis raises Python's limit while it runs a test
 
 #: What readers stumble over: delimiters, encodings, numbers that are none, nesting, lengths.
 _TOKENS = (
@@ -35,8 +38,8 @@ _TOKENS = (
     b"0.5",
     b"=",
     b"#",
-    b"[" * 3000,
-    b'{"a":' * 2000,
+    b"[" * _BEYOND_STACK,
+    b'{"a":' * _BEYOND_STACK,
     b"9" * 400,
     b"9" * 5000,
     b"x" * 140_000,  # longer than the csv module's own limit of a field
@@ -118,6 +121,31 @@ def _change(draw: st.DrawFn, root: list[Any]) -> None:
         holder.insert(key, copy.deepcopy(old))
     else:
         holder[key] = draw(values)
+
+
+_DEEP = "here it goes deep"
+
+
+@st.composite
+def damaged(draw: st.DrawFn, tree: Any, most: int = 2) -> bytes:
+    """Draw the bytes of a JSON file: edited, with other values, or nested deeply in some place."""
+    valid = json.dumps(tree).encode()
+    how = draw(st.sampled_from(["edited", "changed", "nested"]))
+    if how == "edited":
+        return draw(edited(valid, most))
+    if how == "changed":
+        return json.dumps(draw(changed(tree, most))).encode()
+    root = [copy.deepcopy(tree)]
+    holder: Any = root
+    key: Any = 0
+    while isinstance(holder[key], list | dict) and holder[key] and draw(st.integers(0, 9)) > 0:
+        holder = holder[key]
+        key = draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+    holder[key] = _DEEP
+    opened, closed = draw(st.sampled_from([("[", "]"), ('{"a":', "}"), ('[{"a":[1,', "]}]")]))
+    levels = draw(st.sampled_from([10, 33, 101, 900, _BEYOND_STACK, _BEYOND_STACK]))
+    inner = opened * levels + "0" + closed * levels
+    return json.dumps(root[0]).replace(json.dumps(_DEEP), inner).encode()
 
 
 def same(one: Any, other: Any) -> bool:

@@ -87,9 +87,12 @@ def test_a_line_with_a_field_twice_is_refused_and_not_taken_for_half_written(tmp
     [
         ({"rollouts": -1}, r"line 2: rollouts must be >= 0, got -1"),
         ({"rollouts": "many"}, r"line 2: rollouts must be a whole number"),
+        ({"rollouts": 2**53 + 1}, r"line 2: rollouts must be <= 9007199254740992, got 9007199254740993"),
         ({"seconds": float("nan")}, r"line 2: seconds must be a finite number"),
         ({"report": [1]}, r"line 2: 'report' must map names to numbers"),
         ({"report": {"rounds": "two"}}, r"line 2: 'report' must map names to numbers"),
+        ({"report": {"rounds": "2"}}, r"line 2: 'report' must map names to numbers, got '2' for 'rounds'"),
+        ({"trainer": {"loss": True}}, r"line 2: 'trainer' must map names to numbers, got True for 'loss'"),
         ({"account": 3}, r"line 2: 'account' must map fates to counts"),
         ({"groups": [3]}, r"line 2: 'groups' must be a list of objects"),
         ({"groups": [{"prompt_id": "x", "rollouts": 2, "successes": 3, "trials": 2}]},
@@ -105,6 +108,37 @@ def test_bad_values_name_file_line_and_legal_range(tmp_path, write_run, change, 
     rewrite(folder, lines)
     with pytest.raises(StateError, match=message):
         load_run(folder)
+
+
+@pytest.mark.parametrize("value", ["soon", [[1]], {"a": 1}, True, float("nan"), -1, 10**400])
+def test_a_duration_that_is_none_is_named(tmp_path, write_run, value):
+    folder = write_run(tmp_path, steps=1)
+    (folder / "done.json").write_text(json.dumps({"finished": True, "seconds": value}))
+    with pytest.raises(StateError, match=r"done\.json: seconds must be"):
+        load_run(folder)
+
+
+@pytest.mark.parametrize("name", ["run.json", "metrics.jsonl", "done.json"])
+@pytest.mark.parametrize("levels", [101, 900, 3000])
+def test_deep_nesting_is_refused_by_the_file(tmp_path, write_run, name, levels):
+    folder = write_run(tmp_path, steps=2)
+    lines = (folder / name).read_text().splitlines()
+    lines[0] = lines[0].rpartition("}")[0] + ', "deep": ' + "[" * levels + "]" * levels + "}"
+    (folder / name).write_text("\n".join(lines))
+    with pytest.raises(
+        StateError, match=r"nested deeper than 100 levels.*(put back|delete the line)"
+    ) as refused:
+        load_run(folder)
+    assert str(folder / name) in str(refused.value)
+
+
+def test_an_integer_beyond_floats_is_an_infinite_figure(tmp_path, write_run):
+    folder = write_run(tmp_path, steps=1)
+    lines = lines_of(folder)
+    lines[1] = json.dumps(json.loads(lines[1]) | {"trainer": {"loss": 10**400, "entropy": -(10**400)}})
+    rewrite(folder, lines)
+    trainer = load_run(folder).trainer
+    assert [trainer["loss"][0], trainer["entropy"][0]] == [np.inf, -np.inf]
 
 
 def test_a_missing_key_is_named(tmp_path, write_run):

@@ -7,6 +7,7 @@ that has not caught up yet thus never mixes two futures.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from neyman import _checks
 from neyman._bounded import numbered_lines, read_bytes
 from neyman._json import RepeatedFieldError, loads
 from neyman.errors import ArgumentError, StateError
+
+_LARGEST = 2**53  # up to which sums of counts are exact, and far beyond what a run takes
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Record:
         """Return a whole number >= 0."""
         value = self.data.get(key, default) if default is not None else self.get(key)
         try:
-            return _checks.integer(key, value, low=0)
+            return _checks.integer(key, _checks.integer(key, value, low=0), high=_LARGEST)
         except ArgumentError as error:
             raise StateError(f"{self.where}: {error}") from error
 
@@ -63,10 +66,12 @@ class Record:
             return {}
         if not isinstance(values, dict):
             raise StateError(f"{self.where}: {key!r} must map names to numbers, got {values!r:.80}")
-        try:
-            return {str(name): float("nan") if v is None else float(v) for name, v in values.items()}
-        except (TypeError, ValueError) as error:
-            raise StateError(f"{self.where}: {key!r} must map names to numbers: {error}") from error
+        for name, value in values.items():
+            if value is not None and type(value) not in {int, float}:
+                raise StateError(
+                    f"{self.where}: {key!r} must map names to numbers, got {value!r:.80} for {name!r:.80}"
+                )
+        return {name: float("nan") if value is None else _float(value) for name, value in values.items()}
 
     def records(self, key: str) -> list[Record]:
         """Return a list of objects; an absent list is empty."""
@@ -74,6 +79,13 @@ class Record:
         if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
             raise StateError(f"{self.where}: {key!r} must be a list of objects, got {values!r:.80}")
         return [Record(f"{self.where}, {key}[{i}]", value) for i, value in enumerate(values)]
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond floats
+        return math.inf if value > 0 else -math.inf
 
 
 @dataclass

@@ -116,8 +116,8 @@ def load_run(path: str | Path) -> Run:
             "use the release of neyman that wrote the run"
         )
     events = read_events(folder / "metrics.jsonl")
-    done = read_object(folder / "done.json").data if (folder / "done.json").exists() else {}
-    finished = bool(done.get("finished"))
+    done = read_object(folder / "done.json") if (folder / "done.json").exists() else Record("", {})
+    finished = bool(done.data.get("finished"))
     notes = list(events.notes)
     if not finished:
         reached, planned = len(events.steps), head.integer("steps")
@@ -134,7 +134,7 @@ def load_run(path: str | Path) -> Run:
         planned_steps=head.integer("steps"),
         config=config if isinstance(config, dict) else {},
         is_finished=finished,
-        wall_seconds=float(done.get("seconds") or (seconds[-1] if len(seconds) else np.nan)),
+        wall_seconds=_wall_seconds(done, seconds),
         step=_whole(events.steps, "step"),
         rollouts=_whole(events.steps, "rollouts"),
         tokens=_whole(events.steps, "tokens"),
@@ -176,6 +176,12 @@ def load_runs(path: str | Path) -> list[Run]:
                 f"{one.path} and {other.path} are both {one.name}: a seed counts once; move one of them away"
             )
     return runs
+
+
+def _wall_seconds(done: Record, seconds: FloatP) -> float:
+    if done.data.get("seconds"):
+        return done.number("seconds", low=0.0)
+    return float(seconds[-1]) if len(seconds) else float("nan")
 
 
 def _whole(records: list[Record], key: str) -> IntP:
