@@ -18,6 +18,7 @@ import neyman
 from neyman.errors import ArgumentError, ContractError
 from neyman.ledger import Fate
 from neyman.tasks import tiny_policy
+from neyman.trl._own_prompts import check_own_prompts
 from neyman.trl._session import Session
 
 DIGITS = 10
@@ -117,7 +118,7 @@ def test_the_users_rollout_function_is_put_back_after_each_step(bench: Any) -> N
 
 
 class Careless(Rollouts):
-    """A rollout function that from its second call on loses, doubles or shortens rows, or dies."""
+    """A rollout function that from its second call on loses, doubles, swaps or shortens rows, or dies."""
 
     def __init__(self, fault: str) -> None:
         super().__init__()
@@ -131,6 +132,17 @@ class Careless(Rollouts):
             raise ConnectionError("the engine died")
         if self._fault == "logprobs":
             return {**rows, "logprobs": rows["logprobs"][1:]}
+        if self._fault in ("swapped", "turned"):
+            order = list(range(len(prompts)))
+            other = next(i for i in order if prompts[i] != prompts[0])
+            if self._fault == "swapped":
+                order[0], order[other] = other, 0
+            else:
+                order.reverse()
+            return {
+                name: [part[i] for i in order] if isinstance(part, list) else part
+                for name, part in rows.items()
+            }
         wrong = slice(1, None) if self._fault == "fewer" else [0, *range(len(prompts))]
         cut = lambda part: part[wrong] if isinstance(wrong, slice) else [part[i] for i in wrong]  # noqa: E731
         return {name: cut(part) if isinstance(part, list) else part for name, part in rows.items()}
@@ -142,6 +154,17 @@ class Careless(Rollouts):
         ("fewer", ContractError, "31 rows of prompt_ids for 32 prompts"),
         ("twice", ContractError, "33 rows of prompt_ids for 32 prompts"),
         ("logprobs", ContractError, "31 rows of logprobs for 32 prompts"),
+        (
+            "swapped",
+            ContractError,
+            r"prompt_ids of other prompts in 2 of 32 rows: row 0 was asked prompt (\d+) and has those of prompt (\d+); "
+            r"row \d+ was asked prompt \2 and has those of prompt \1\. It must return one row for each prompt",
+        ),
+        (
+            "turned",
+            ContractError,
+            r"in \d+ of 32 rows: (row \d+ was asked .*; ){2}row .*, and \d+ more\. It must",
+        ),
         ("dies", ConnectionError, "the engine died"),
     ],
 )
@@ -162,6 +185,117 @@ def test_a_generation_with_other_rows_than_asked_for_stops_the_run_before_any_is
         "the second round is out, and nothing of it counts"
     )
     assert run.trainer.state.global_step == 1
+
+
+class Own(Rollouts):
+    """A rollout function with prompt ids of its own making, of which some equal another prompt's."""
+
+    def __init__(self, make: Any) -> None:
+        super().__init__()
+        self._make = make
+
+    def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
+        rows = super().__call__(prompts, trainer)
+        return {**rows, "prompt_ids": [self._make(ids) for ids in rows["prompt_ids"]]}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ids: [END, *ids, END],
+        lambda ids: ids[-1:],
+        lambda ids: ids[:1],
+        lambda ids: [END],
+        lambda ids: ids[::-1] * 2,
+    ],
+    ids=["added", "last", "first", "same", "other"],
+)
+def test_a_rollout_functions_own_way_with_prompts_is_accepted(bench: Any, make: Any) -> None:
+    run = bench.train(
+        GRPOTrainer,
+        neyman.preset("uniform"),
+        rewards=Sources(bench),
+        max_steps=1,
+        host={"rollout_func": Own(make)},
+    )
+    assert run.trainer.controller.ledger.rollouts() == 32
+
+
+class Words:
+    """A tokenizer of single characters, with a start and a template, as `check_own_prompts` uses one."""
+
+    def __call__(self, text: str, add_special_tokens: bool) -> dict[str, list[int]]:
+        return {"input_ids": [1] * add_special_tokens + [ord(c) for c in text]}
+
+    def apply_chat_template(self, messages: Any, add_generation_prompt: bool, **_: Any) -> list[int]:
+        if any(not isinstance(m["content"], str) for m in messages):
+            raise TypeError("no text")
+        return [2, *(ord(c) for m in messages for c in m["content"]), *[3] * add_generation_prompt]
+
+
+class Host:
+    """A trainer with nothing but a tokenizer."""
+
+    processing_class = Words()
+
+
+class Mute:
+    """A trainer with a tokenizer that takes nothing."""
+
+    processing_class = None
+
+
+def said_of(prompts: list[str], returned: list[list[int]], *, chat: bool = False) -> str:
+    """Return what is refused; empty where nothing is."""
+    asked: list[Any] = [[{"role": "user", "content": p}] for p in prompts] if chat else prompts
+    try:
+        check_own_prompts(Host(), asked, [f"id {p}" for p in prompts], returned)
+    except ContractError as error:
+        return str(error)
+    return ""
+
+
+def codes(text: str) -> list[int]:
+    return [ord(c) for c in text]
+
+
+@pytest.mark.parametrize("around", [([], []), ([1], [])])
+def test_rows_of_another_prompt_are_named_in_either_form(around: Any) -> None:
+    before, after = around
+    returned = [[*before, *codes(text), *after] for text in ("ab", "cd", "cd", "ab")]
+    assert said_of(["ab", "cd", "cd", "ab"], returned) == ""
+    said = said_of(["ab", "cd", "ab", "ab"], returned)
+    assert "1 of 4 rows: row 2 was asked prompt 'id ab' and has those of prompt 'id cd'. It must" in said
+
+
+@pytest.mark.parametrize("end", [[], [3]])
+def test_rows_of_another_conversation_are_named(end: list[int]) -> None:
+    returned = [[2, *codes(text), *end] for text in ("cd", "ab")]
+    assert said_of(["cd", "ab"], returned, chat=True) == ""
+    said = said_of(["ab", "cd"], returned, chat=True)
+    assert "2 of 2 rows: row 0 was asked prompt 'id ab' and has those of prompt 'id cd'; row 1" in said
+
+
+@pytest.mark.parametrize(
+    ("prompts", "returned"),
+    [
+        (["12+3", "2+3"], ["2+3", "2+3"]),  # cut short from the left
+        (["12+3", "12"], ["12", "12"]),  # from the right
+        (["1+1", "1+1+1"], ["1+1+1", "1+1+1"]),  # tokens added
+        (["ab", "ab"], ["ab", "ab"]),  # one text under two rows
+        (["ab", "cd"], ["xy", "xy"]),  # of no prompt that was asked
+        (["ab", "", "cd"], ["", "", ""]),  # of nothing
+        (["ab", "cd"], ["cd"]),  # of another length, which is refused elsewhere
+    ],
+)
+def test_rows_that_merely_differ_are_accepted(prompts: list[str], returned: list[str]) -> None:
+    assert said_of(prompts, [codes(text) for text in returned]) == ""
+
+
+def test_prompts_that_cannot_be_rendered_are_not_judged() -> None:
+    picture = [{"role": "user", "content": [{"type": "image"}]}]
+    check_own_prompts(Host(), [picture, picture], ["a", "b"], [[2, 3], [2, 3]])
+    check_own_prompts(Mute(), ["ab", "cd"], ["a", "b"], [codes("cd"), codes("ab")])
 
 
 # Renders a call as its name and arguments, a tool's answer as its content.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from neyman.trl._advantages import reward_of
 from neyman.trl._fit import no_prompt
 from neyman.trl._guard import Guard
 from neyman.trl._kept import KeptErrors
+from neyman.trl._own_prompts import check_own_prompts
 from neyman.trl._prompts import Prompts
 from neyman.trl._ranks import Ranks
 from neyman.trl._store import Rollout, RolloutStore
@@ -107,7 +109,7 @@ class Generation:
         if "prompt" not in inputs[0]:
             raise no_prompt(inputs[0])
         prompts = [row["prompt"] for row in inputs]
-        with self._unlogged(), self._recorded_rollout_func():
+        with self._unlogged(), self._recorded_rollout_func(prompts, [prompt_id for _, prompt_id in rows]):
             self.turns = []
             output = trainer.base_generate(prompts)
         completion_ids, logprobs, extra = self._tokens(output)
@@ -171,20 +173,27 @@ class Generation:
         )
 
     @contextmanager
-    def _recorded_rollout_func(self) -> Iterator[None]:
-        """Keep what the user's rollout function returns, as TRL pops fields from it."""
+    def _recorded_rollout_func(self, asked: list[Any], ids: list[PromptId]) -> Iterator[None]:
+        """Keep what the user's rollout function returns, as TRL pops fields from it; rows must be of their prompts."""
         trainer, original = self._trainer, getattr(self._trainer, "rollout_func", None)
         self._trainer_rollout = None
         if original is None:
             yield
             return
 
+        own = copy.deepcopy(asked)  # the function may change what it is given
+
         def recorded(prompts: Any, host: Any) -> Any:
+            def generate() -> dict[str, Any]:
+                output = dict(original(prompts, host))
+                check_own_prompts(trainer, own, ids, output.get("prompt_ids", ()))
+                return output
+
             def instead(end: int) -> dict[str, Any]:
                 ended = [[end] for _ in prompts]
                 return {"prompt_ids": ended, "completion_ids": ended, "logprobs": None}
 
-            self._trainer_rollout = self.kept.generated(lambda: dict(original(prompts, host)), instead)
+            self._trainer_rollout = self.kept.generated(generate, instead)
             return dict(self._trainer_rollout)
 
         trainer.rollout_func = recorded

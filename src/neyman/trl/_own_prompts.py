@@ -1,0 +1,100 @@
+"""Whether a rollout function answered the prompts that it was asked, as far as its prompt ids tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neyman.errors import ContractError
+from neyman.keyed import PromptId
+
+Tokens = tuple[int, ...]
+_SHOWN = 3  # rows that an error names one by one
+
+
+def check_own_prompts(
+    trainer: Any, prompts: Sequence[Any], asked: Sequence[PromptId], prompt_ids: Sequence[Any]
+) -> None:
+    """Refuse rows that carry another prompt's ids: their rewards and log-probabilities would be of the wrong prompt.
+
+    A rollout function may render prompts as it likes (a template of its own, tokens added, a prompt cut short), so a
+    row is refused only where its ids are exactly what TRL would make of another prompt of the same call, and are
+    neither what it would make of the row's own, nor hold that, nor are a part of it.
+
+    Args:
+        trainer: the adapted trainer.
+        prompts: what the function was called with, one for each row.
+        asked: the prompt of each row.
+        prompt_ids: what it returned; of another length it is not looked at.
+
+    Raises:
+        ContractError: names the rows, the prompts that they were asked for and those that they carry.
+
+    Guarantee: none where the function renders prompts otherwise than TRL: then no row equals another prompt.
+    Cost: tokenizes each prompt of the call once in each of two forms.
+    """
+    if len(prompt_ids) != len(prompts):
+        return
+    forms = [found for render in _renderings(trainer) if (found := _rendered(render, prompts, asked))]
+    owners: dict[Tokens, PromptId] = {}
+    own: dict[PromptId, list[Tokens]] = {}
+    for form in forms:
+        for prompt_id, tokens in form.items():
+            owners.setdefault(tokens, prompt_id)
+            own.setdefault(prompt_id, []).append(tokens)
+    wrong = []
+    for row, (prompt_id, ids) in enumerate(zip(asked, prompt_ids, strict=True)):
+        tokens = tuple(int(token) for token in ids)
+        if tokens in owners and not any(_are_related(tokens, mine) for mine in own[prompt_id]):
+            wrong.append(
+                f"row {row} was asked prompt {prompt_id!r} and has those of prompt {owners[tokens]!r}"
+            )
+    if wrong:
+        more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise ContractError(
+            f"the rollout_func returned prompt_ids of other prompts in {len(wrong)} of {len(prompts)} rows: "
+            f"{'; '.join(wrong[:_SHOWN])}{more}. It must return one row for each prompt, in their order; does an "
+            "engine answer in an order of its own?"
+        )
+
+
+def _renderings(trainer: Any) -> list[Callable[[Any], Any]]:
+    """Return the ways from a prompt to its ids."""
+    processor = trainer.processing_class
+    tokenizer = getattr(processor, "tokenizer", processor)
+
+    def chat(prompt: Any, begun: bool) -> Any:
+        return processor.apply_chat_template(
+            prompt,
+            tools=getattr(trainer, "tools", None) or None,
+            chat_template=getattr(trainer, "chat_template", None),
+            add_generation_prompt=begun,
+            tokenize=True,
+            return_dict=False,
+            **(getattr(trainer, "chat_template_kwargs", None) or {}),
+        )
+
+    def render(prompt: Any, plain: bool) -> Any:
+        if isinstance(prompt, str):
+            return tokenizer(prompt, add_special_tokens=plain)["input_ids"]
+        return chat(prompt, plain)
+
+    return [lambda prompt: render(prompt, True), lambda prompt: render(prompt, False)]
+
+
+def _rendered(
+    render: Callable[[Any], Any], prompts: Sequence[Any], asked: Sequence[PromptId]
+) -> dict[PromptId, Tokens]:
+    """Return the ids of each prompt; none where a prompt cannot be rendered so."""
+    first = dict(zip(reversed(asked), reversed(prompts), strict=True))
+    try:
+        return {prompt_id: tuple(int(t) for t in render(prompt)) for prompt_id, prompt in first.items()}
+    except Exception:  # noqa: BLE001 - whatever a template raises: TRL did not need it, the function renders itself
+        return {}
+
+
+def _are_related(one: Tokens, other: Tokens) -> bool:
+    """Whether one is the other, or a stretch of it."""
+    short, long = sorted((one, other), key=len)
+    size = len(short)
+    return any(long[at : at + size] == short for at in range(len(long) - size + 1))
