@@ -190,6 +190,16 @@ def test_what_cannot_start_writes_nothing_and_names_the_flag(neyman, tmp_path, w
     assert neyman.started == []
 
 
+@pytest.mark.parametrize("task", ["3", "[1]", '"rules"'])
+def test_a_task_that_is_no_table_is_refused_beside_a_flag_for_its_type(neyman, tmp_path, task):
+    path = tmp_path / "run.toml"
+    path.write_text(f"task = {task}\n")
+    status, said = neyman("train", path, "--task.type", "rules", "--out", tmp_path / "out")
+    assert status == 2
+    assert "neyman: task" in said
+    assert not neyman.started
+
+
 def test_a_training_that_never_began_may_be_started_again_with_other_settings(neyman, tmp_path):
     out = tmp_path / "out"
     (out / "policy").mkdir(parents=True)

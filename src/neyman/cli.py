@@ -188,7 +188,9 @@ def _peek(words: Sequence[str], flag: str) -> str | None:
 
 def _defaults(values: dict[str, Any], task_type: str | None) -> Config:
     """Return the file's settings as what the flags override; a task of another kind starts empty."""
-    if task_type is None or task_type == values.get("task", {}).get("type", "rules"):
+    task = values.get("task", {})
+    # What is no table is refused with the other settings.
+    if task_type is None or not isinstance(task, dict) or task_type == task.get("type", "rules"):
         return from_mapping(values, partial=True)
     if task_type not in TASKS:
         raise ArgumentError(f"task.type must be one of {', '.join(TASKS)}, got {task_type!r}")
