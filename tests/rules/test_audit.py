@@ -11,6 +11,7 @@ from neyman import Budget, Controller, Outcome, formulas, preset
 from neyman.rules import EarlyVerdict, FullGroup
 from neyman.rules.audit import audit, survival_probability
 from neyman.yields import Yield
+from strategies import PRESETS
 
 K = 8
 UNIFORM = (1.0, 1.0)
@@ -167,3 +168,17 @@ def test_a_step_takes_two_to_four_rounds_on_u_shaped_prompts():
     rates = np.random.default_rng(0).beta(0.4, 0.4, 4000)
     _, rounds = observed(rates, steps=15)
     assert 2.0 <= np.mean(rounds) <= 4.0
+
+
+@pytest.mark.parametrize("name", [name for name, make in PRESETS.items() if make().verdict is not None])
+def test_a_chance_of_survival_is_a_probability_and_the_audits_variance_none_below_zero(name):
+    # Shares that make up 1 may be rounded beyond it; the square root of the variance then ended a training.
+    verdict, prior = PRESETS[name]().verdict, (1.0, 1.0)
+    for size in range(8, 33):
+        looked = Yield()
+        for successes in range(1, size):
+            assert 0.0 <= survival_probability(verdict, successes, size, prior) <= 1.0
+            found = audit(verdict, [(successes, size, prior)] * 64, [(2, size)])
+            assert found.variance >= 0.0
+            looked.add(found)
+            looked.warn(size)

@@ -67,7 +67,8 @@ def survival_probability(verdict: Verdict, successes: int, group_size: int, prio
     Cost: O(looks), and O(looks s^2) with ``at_looks``.
     """
     if getattr(verdict, "at_looks", False):
-        return _survival_through_looks(verdict, successes, group_size, prior)
+        # A sum of shares that make up 1 may be rounded beyond it, and 1 minus it is a variance.
+        return min(1.0, _survival_through_looks(verdict, successes, group_size, prior))
     lost = 0.0
     for all_success in (False, True):
         pure = successes if all_success else group_size - successes
@@ -75,7 +76,7 @@ def survival_probability(verdict: Verdict, successes: int, group_size: int, prio
             if verdict.decide(look if all_success else 0, look, group_size, prior) == "abandon":
                 lost += comb(pure, look) / comb(group_size, look)
                 break
-    return 1.0 - lost
+    return max(0.0, 1.0 - lost)
 
 
 def _survival_through_looks(verdict: Verdict, successes: int, group_size: int, prior: Prior) -> float:
