@@ -300,6 +300,8 @@ def _sizes() -> list[str]:
         commands.append(f"`neyman compare {' '.join(words)} --out {name}`")
         for regime, found in figures["regimes"].items():
             for strategy, s in found["strategies"].items():
+                if strategy == "dynamic-sampling":  # its best rate is not among these
+                    continue
                 best = {
                     size: max(
                         100 * setting["final_accuracy"]["mean"]
@@ -310,20 +312,20 @@ def _sizes() -> list[str]:
                 rows.append(
                     [regime, f"`{strategy}`", *(f"{mean:.1f}" for mean in best.values()),
                      _interval(s["final_accuracy"], 100), _interval(s["difference_to_reference"], 100),
-                     _interval(s["rollouts_to"]["dynamic-sampling"], digits=0),
-                     _interval(s["oracle_gain_captured"], 1, 2)]
+                     _interval(s["rollouts_to_reference"], digits=0), _interval(s["oracle_gain_captured"], 1, 2)]
                 )  # fmt: skip
     if not rows:
         return []
     header = ["regime", "strategy", "64 x 2", "32 x 4", "16 x 8", "at the best, %", "paired difference, points",
-              "rollouts to dynamic sampling's final", "share of the oracle's gain"]  # fmt: skip
+              "rollouts to uniform's final", "share of the oracle's gain"]  # fmt: skip
     return [
         "",
         "### Every strategy at its best group size",
         "",
         " and ".join(commands)
         + ": prompts x rollouts of a step, final accuracy at the better of two rates (mean over "
-        "seeds, %); then each seed at the size and rate that were best on the other seeds, the reference too.",
+        "seeds, %); then each seed at the size and rate that were best on the other seeds, the reference too. "
+        "(`dynamic-sampling` learns best at 2.4e-3, which is not here in two regimes: see the tables above.)",
         "",
         *_table(header, rows),
     ]
