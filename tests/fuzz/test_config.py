@@ -118,20 +118,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 _TOML = to_toml(from_mapping(VALID)).encode()
 
 
-@given(edited(_TOML, most=6))
-def test_files_with_edited_bytes(folder: Path, data: bytes) -> None:
-    path = folder / "run.toml"
-    path.write_bytes(data)
+def read_and_build(kind: str, path: Path) -> None:
+    """Read a file of settings and build from it, or see that its error names it."""
     try:
         settings = read_toml(path)
     except ArgumentError as error:
         said = str(error)
     else:
-        config = build(settings)
-        count("config, bytes", "refused" if config is None else "built")
+        count(kind, "refused" if build(settings) is None else "built")
         return
     assert str(path) in said
-    count("config, bytes", "no TOML")
+    count(kind, "no TOML")
+
+
+@given(edited(_TOML, most=6))
+def test_files_with_edited_bytes(folder: Path, data: bytes) -> None:
+    path = folder / "run.toml"
+    path.write_bytes(data)
+    read_and_build("config, bytes", path)
 
 
 _LITERALS = st.sampled_from(
@@ -147,16 +151,7 @@ def test_files_with_other_literals(folder: Path, line: int, literal: str) -> Non
     lines[line] = f"{key} = {literal}"
     path = folder / "literal.toml"
     path.write_text("\n".join(lines))
-    try:
-        settings = read_toml(path)
-    except ArgumentError as error:
-        said = str(error)
-    else:
-        config = build(settings)
-        count("config, literals", "refused" if config is None else "built")
-        return
-    assert str(path) in said
-    count("config, literals", "no TOML")
+    read_and_build("config, literals", path)
 
 
 @given(

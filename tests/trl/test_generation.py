@@ -132,20 +132,17 @@ class Careless(Rollouts):
             raise ConnectionError("the engine died")
         if self._fault == "logprobs":
             return {**rows, "logprobs": rows["logprobs"][1:]}
-        if self._fault in ("swapped", "turned"):
-            order = list(range(len(prompts)))
-            other = next(i for i in order if prompts[i] != prompts[0])
-            if self._fault == "swapped":
-                order[0], order[other] = other, 0
-            else:
-                order.reverse()
-            return {
-                name: [part[i] for i in order] if isinstance(part, list) else part
-                for name, part in rows.items()
-            }
-        wrong = slice(1, None) if self._fault == "fewer" else [0, *range(len(prompts))]
-        cut = lambda part: part[wrong] if isinstance(wrong, slice) else [part[i] for i in wrong]  # noqa: E731
-        return {name: cut(part) if isinstance(part, list) else part for name, part in rows.items()}
+        order = list(range(len(prompts)))
+        other = next(i for i in order if prompts[i] != prompts[0])
+        given = {
+            "fewer": order[1:],
+            "twice": [0, *order],
+            "swapped": [other, *order[1:other], 0, *order[other + 1 :]],
+            "turned": order[::-1],
+        }[self._fault]
+        return {
+            name: [part[i] for i in given] if isinstance(part, list) else part for name, part in rows.items()
+        }
 
 
 @pytest.mark.parametrize(
