@@ -72,8 +72,8 @@ def check(folder: Path) -> dict[str, Any]:
             the way out. Files of the host are known by their size alone: a missing or shorter one is damaged.
     """
     try:
-        return _examine(folder)
-    except _FaultError as fault:
+        return examine(folder)
+    except FaultError as fault:
         raise refused(folder, str(fault)) from fault
 
 
@@ -155,8 +155,8 @@ def is_unfinished(folder: Path) -> bool:
 def is_whole(folder: Path) -> bool:
     """Whether `check` would return the checkpoint's state."""
     try:
-        _examine(folder)
-    except _FaultError:
+        examine(folder)
+    except FaultError:
         return False
     return True
 
@@ -194,8 +194,8 @@ def refused(folder: Path, what: str) -> StateError:
     older = [other for other in numbered(folder.parent) if step_of(other) < step_of(folder)]
     for other in older:
         try:
-            _examine(other)
-        except _FaultError:
+            examine(other)
+        except FaultError:
             continue
         return StateError(
             f"{what}. Resume from {other}, the last whole checkpoint before it (remove {folder} if it is to be found "
@@ -207,19 +207,24 @@ def refused(folder: Path, what: str) -> StateError:
     )
 
 
-class _FaultError(Exception):
+class FaultError(Exception):
     """What is wrong with a checkpoint, without the way out."""
 
 
-def _examine(folder: Path) -> dict[str, Any]:
+def examine(folder: Path) -> dict[str, Any]:
+    """Return a folder's state once its checksum and the sizes of all files hold; for hosts with folders of other names.
+
+    Raises:
+        FaultError: what `check` refuses, without the way out.
+    """
     state = _read(folder)
     for name, (size, _) in state["files"].items():
         path = folder / name
         if not path.is_file():
-            raise _FaultError(f"{path} is missing, which the checkpoint had when it was written")
+            raise FaultError(f"{path} is missing, which the checkpoint had when it was written")
         found = path.stat().st_size
         if found < size:
-            raise _FaultError(f"{path} is damaged: it has {found} bytes of the {size} that were written")
+            raise FaultError(f"{path} is damaged: it has {found} bytes of the {size} that were written")
     return state
 
 
@@ -228,24 +233,24 @@ def _read(folder: Path) -> dict[str, Any]:
     try:
         state = loads(path.read_bytes())
     except FileNotFoundError:
-        raise _FaultError(f"{path} is missing: {_why_missing(folder)}") from None
+        raise FaultError(f"{path} is missing: {_why_missing(folder)}") from None
     except OSError as error:
-        raise _FaultError(f"{path} cannot be read ({error})") from error
+        raise FaultError(f"{path} cannot be read ({error})") from error
     except ValueError as error:
-        raise _FaultError(f"{path} is damaged ({error})") from error
+        raise FaultError(f"{path} is damaged ({error})") from error
     if not isinstance(state, dict):
-        raise _FaultError(f"{path} is damaged: it holds no neyman state")
+        raise FaultError(f"{path} is damaged: it holds no neyman state")
     version = state.pop("version", None)
     if version != VERSION:
-        raise _FaultError(
+        raise FaultError(
             f"{path} has version {version!r}, this neyman reads version {VERSION}: resume with the neyman that wrote it"
         )
     if state.pop("checksum", None) != _digest(json.dumps(state).encode()):
-        raise _FaultError(
+        raise FaultError(
             f"{path} is damaged: its content does not have the checksum that it was written with"
         )
     if not _is_inventory(state.get("files")):
-        raise _FaultError(
+        raise FaultError(
             f"{path} is damaged: 'files' does not give the size and the checksum of each file of the checkpoint"
         )
     return state

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from neyman import formulas
 from neyman.groups import Group
 from neyman.rules.audit import Audit
+from neyman.step import GroupReport
 
 if TYPE_CHECKING:
     from neyman.engine import Engine
@@ -49,6 +52,19 @@ def step_metrics(
     if finding is not None:
         metrics |= _verdict_metrics(engine, finding)
     return metrics
+
+
+def calibration(reports: Iterable[GroupReport]) -> dict[str, float]:
+    """Return how well the belief foresaw a step: Brier score and log-loss per rollout, where any was judged."""
+    judged = [report for report in reports if report.trials]
+    if not judged:
+        return {}
+    predicted = [report.predicted for report in judged]
+    outcomes = [report.successes for report in judged], [report.trials for report in judged]
+    return {
+        "belief_brier": formulas.brier(predicted, *outcomes),
+        "belief_log_loss": formulas.log_loss(predicted, *outcomes),
+    }
 
 
 def _success_rate(groups: list[Group]) -> float:

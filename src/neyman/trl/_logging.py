@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neyman import formulas
+from neyman.metrics import calibration
 from neyman.step import Batch
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def log_step(session: Session, batch: Batch, rewards: Float | None) -> None:
         rewards: the final reward of each row, NaN where missing; None where TRL's own view of the groups is right.
     """
     metrics = session.trainer._metrics["train"]  # noqa: SLF001 (TRL's way to log)
-    for name, value in {**batch.report, **calibration(session)}.items():
+    for name, value in {**batch.report, **calibration(session.controller.group_reports)}.items():
         metrics[f"neyman/{name}"].append(value)
     ledger = session.controller.ledger
     metrics["neyman/rollouts_total"].append(float(ledger.requested))
@@ -42,16 +43,3 @@ def _dead_share(batch: Batch, rewards: Float) -> float:
         return float("nan")
     codes, _ = formulas.group_index(batch.groups[valid])
     return float(1.0 - formulas.effective_groups(rewards[valid], codes)[codes].mean())
-
-
-def calibration(session: Session) -> dict[str, float]:
-    """Return how well the belief foresaw this step: Brier score and log-loss per rollout."""
-    groups = [g for g in session.controller.group_reports if g.trials]
-    if not groups:
-        return {}
-    predicted = [group.predicted for group in groups]
-    successes, trials = [g.successes for g in groups], [g.trials for g in groups]
-    return {
-        "belief_brier": formulas.brier(predicted, successes, trials),
-        "belief_log_loss": formulas.log_loss(predicted, successes, trials),
-    }

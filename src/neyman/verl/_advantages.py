@@ -1,0 +1,128 @@
+"""verl's advantages over ragged groups: its own estimators, times what makes every prompt count as it should."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neyman import formulas
+from neyman.errors import ArgumentError
+from neyman.step import Batch
+from neyman.strategy import Strategy
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+# Which of neyman's advantages, whose variance allocations are about, each of verl's estimators is. The others (gae with
+# a critic, one of the user's) are taken for RLOO's, whose variance falls as 1 / (n - 1).
+_ESTIMATORS = {
+    "grpo": "grpo",
+    "grpo_vectorized": "grpo",
+    "rloo": "rloo",
+    "rloo_vectorized": "rloo",
+    "reinforce_plus_plus": "reinforce++",
+    "reinforce_plus_plus_baseline": "dr_grpo",
+}
+# Those that compare a rollout with others of its prompt: verl leaves a group of one its raw reward.
+_BY_GROUP = {*_ESTIMATORS, "grpo_passk", "opo", "gpg"} - {"reinforce_plus_plus"}
+# How each of verl's losses averages.
+_AGGREGATION = {
+    "token-mean": "token_mean",
+    "token-sum": "token_mean",
+    "seq-mean-token-mean": "sequence_mean",
+    "seq-mean-token-sum": "sequence_mean",
+    "seq-mean-token-sum-norm": "constant",
+}
+_EPS = 1e-6  # verl's, beside the standard deviation
+
+
+def estimator_of(config: Any) -> str:
+    """Return the name of the advantage that verl's configuration asks for, as strategies know it."""
+    name = _ESTIMATORS.get(str(config.algorithm.adv_estimator), "rloo")
+    scales = config.algorithm.get("norm_adv_by_std_in_grpo", True)
+    return "dr_grpo" if name == "grpo" and not scales else name
+
+
+def is_by_group(config: Any) -> bool:
+    """Whether verl's estimator compares a rollout with the others of its prompt."""
+    return str(config.algorithm.adv_estimator) in _BY_GROUP
+
+
+def aggregation_of(config: Any) -> str:
+    """Return how verl's loss averages tokens.
+
+    Raises:
+        ArgumentError: a mode whose averaging is not known.
+    """
+    mode = str(config.actor_rollout_ref.actor.loss_agg_mode)
+    if mode not in _AGGREGATION:
+        raise ArgumentError(
+            f"actor_rollout_ref.actor.loss_agg_mode must be one of {', '.join(_AGGREGATION)} under neyman, got {mode!r}"
+        )
+    return _AGGREGATION[mode]
+
+
+def row_factors(
+    batch: Batch, places: Int, tokens: Int, strategy: Strategy, aggregation: str, *, by_group: bool
+) -> Float:
+    """Return what each row's advantages are multiplied by, so that the loss weighs prompts as the strategy wants.
+
+    Args:
+        batch: the step's batch of rollouts.
+        places: [rows] the rollout of each of verl's rows, by its place in the batch; -1 for verl's padding, which
+            stands in the loss's divisor all the same.
+        tokens: [rows] that the loss counts.
+        strategy: decides how prompts weigh.
+        aggregation: how the loss averages.
+        by_group: whether a rollout is compared with others of its prompt, so that one alone has no advantage.
+
+    Returns:
+        Factors [rows]; all 1 where verl's own view of the batch is right to the bit.
+    """
+    padding = places < 0
+    groups, copies = np.where(padding, -1, batch.groups[places]), np.where(padding, 0, batch.copies[places])
+    factors = formulas.prompt_weights(
+        groups,
+        tokens,
+        prompt_weight=strategy.prompt_weight,
+        aggregation=aggregation,
+        trained=~padding & (batch.weights[places] > 0.0),
+        copies=copies if (copies > 1).any() else None,
+    )
+    if by_group:
+        _, group_of, sizes = np.unique(batch.groups, return_inverse=True, return_counts=True)
+        lonely = (sizes[group_of] == 1) & ~np.isin(batch.groups, batch.spare_groups)
+        factors[~padding & lonely[places]] = 0.0
+    return factors
+
+
+def check_baseline(config: Any, strategy: Strategy) -> None:
+    """Refuse a baseline over rollouts that do not train where it cannot be computed.
+
+    Raises:
+        ArgumentError: another estimator than GRPO's and RLOO's, or a KL penalty inside the reward.
+    """
+    if strategy.baseline != "group":
+        return
+    name = str(config.algorithm.adv_estimator)
+    if _ESTIMATORS.get(name) not in ("grpo", "rloo"):
+        raise ArgumentError(
+            f"strategy {strategy.name!r} compares rewards with all rollouts of the prompt (baseline='group'), which is "
+            f"there for algorithm.adv_estimator=grpo and rloo, got {name}: use one of them, or "
+            "+neyman.options.baseline=rows"
+        )
+    if config.algorithm.use_kl_in_reward:
+        raise ArgumentError(
+            f"strategy {strategy.name!r} compares rewards with all rollouts of the prompt (baseline='group'), and the "
+            "KL penalty of algorithm.use_kl_in_reward=true is known of the trained rows alone: set it to false "
+            "(actor.use_kl_loss puts the penalty into the loss), or +neyman.options.baseline=rows"
+        )
+
+
+def with_spares(batch: Batch, estimator: str) -> Float:
+    """Return each rollout's advantage, by verl's formula, where the baseline holds rollouts that do not train too."""
+    rewards = np.concatenate([batch.rewards, batch.spare_rewards])
+    groups = np.concatenate([batch.groups, batch.spare_groups])
+    return formulas.group_advantages(rewards, groups, estimator=estimator, eps=_EPS)[: len(batch)]

@@ -1,0 +1,120 @@
+"""verl's dataset with a number for each row: which prompt a row is, and the way back from a number to its row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+from torch.utils.data import Dataset
+from torchdata.stateful_dataloader import StatefulDataLoader
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from neyman.beliefs import Belief
+from neyman.errors import ArgumentError
+from neyman.keyed import fingerprint
+from neyman.verl._settings import imported
+
+NUMBER = "neyman_number"
+
+
+@final
+class Numbered(Dataset[dict[str, Any]]):
+    """A dataset whose rows carry their position: the ``index`` that verl reads is the user's, and often 0 for all.
+
+    Args:
+        dataset: a map-style dataset of verl's.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, position: int) -> dict[str, Any]:
+        return {**self.dataset[position], NUMBER: position}
+
+
+def numbered(loader: Any) -> Any:
+    """Return a loader like verl's whose rows are numbered.
+
+    Raises:
+        ArgumentError: the dataset has no length or no random access, so that no prompt can be drawn twice.
+    """
+    dataset = loader.dataset
+    if not (hasattr(dataset, "__len__") and hasattr(type(dataset), "__getitem__")):
+        raise ArgumentError(
+            f"neyman needs a training dataset with a length and rows by position, got {type(dataset).__name__}: load a "
+            "map-style dataset, as verl's own RLHFDataset is"
+        )
+    return StatefulDataLoader(
+        Numbered(dataset),
+        batch_size=loader.batch_size,
+        num_workers=loader.num_workers,
+        drop_last=loader.drop_last,
+        collate_fn=loader.collate_fn,
+        sampler=loader.sampler,
+    )
+
+
+@final
+class Prompts:
+    """The training prompts as the controller knows them: by their position in the dataset.
+
+    Args:
+        dataset: verl's training dataset, map-style.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.ids = range(len(dataset))
+
+    def rows(self, ids: Sequence[int]) -> dict[str, Any]:
+        """Return a batch of rows as verl's loader brings them."""
+        batch: dict[str, Any] = collate_fn([self._dataset[position] for position in ids])
+        return batch
+
+    def texts(self) -> list[str]:
+        """Return every prompt as text: chat messages by their contents, one after the other."""
+        frame: Any = getattr(self._dataset, "dataframe", None)
+        key = getattr(self._dataset, "prompt_key", None)
+        prompts = (
+            frame[key]
+            if key in getattr(frame, "column_names", ())
+            else (self._dataset[i]["raw_prompt"] for i in self.ids)
+        )
+        return [_text(prompt) for prompt in prompts]
+
+    def digest(self) -> str:
+        """Return a hash of all prompts in their order, to refuse a checkpoint of another dataset."""
+        return fingerprint(self.texts())
+
+    def register(self, belief: Belief, features: str | None) -> None:
+        """Make the prompts known to a belief.
+
+        Args:
+            belief: the controller's.
+            features: see `neyman.verl.Settings`.
+
+        Raises:
+            ArgumentError: features of another number of rows than there are prompts.
+        """
+        if features is None:
+            belief.register(list(self.ids))
+            return
+        from neyman.beliefs.embeddings import prompt_features  # noqa: PLC0415 (an extra)
+
+        model = imported("neyman.features", features) if ":" in features else features
+        array = np.asarray(prompt_features(self.texts(), model=model))
+        if array.ndim != 2 or len(array) != len(self.ids):
+            raise ArgumentError(
+                f"neyman.features must give one row per training prompt ({len(self.ids)}), got shape {array.shape}"
+            )
+        belief.register(list(self.ids), array)
+
+
+def _text(prompt: Any) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    return "\n".join(str(message["content"]) for message in prompt)

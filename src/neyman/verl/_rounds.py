@@ -1,0 +1,192 @@
+"""One step's rollouts through verl's agent loops: what the strategy asks for is submitted, what settles is told.
+
+verl keeps a tag for each submitted prompt, ``pending``, ``running``, ``finished`` or ``failure``, and stores what its
+session s brought under the keys ``{uid}_{s}_0``, ``{uid}_{s}_1``, ... Every request gets a uid of its own, with as many
+sessions as it has rollouts, so that session s *is* the s-th rollout of the request and nothing is joined by place.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import transfer_queue as tq
+from transfer_queue import KVBatchMeta
+
+from neyman.controller import Controller
+from neyman.errors import ContractError, RunFailedError
+from neyman.step import Batch, Outcome, Request, Status
+
+PARTITION = "train"
+_SETTLED = ("finished", "failure")
+_SOONEST, _LATEST = 0.02, 1.0  # seconds between two looks at the queue
+_SILENCE = 600.0  # seconds without news after which the log says what is awaited
+_log = logging.getLogger("neyman")
+
+Submit = Callable[[Sequence[Request], Sequence[str]], None]
+Tags = dict[str, dict[str, Any]]
+
+
+@dataclass(slots=True)
+class Drawn:
+    """What a step left in verl's queue.
+
+    Args:
+        keys: the queue's keys of each rollout's rows; the last is its final output.
+        tags: of each key.
+    """
+
+    keys: dict[int, list[str]] = field(default_factory=dict)
+    tags: Tags = field(default_factory=dict)
+
+
+@final
+class Rounds:
+    """Draws a step.
+
+    Args:
+        controller: decides.
+        submit: registers requests under their uids and hands them to verl's agent loops.
+        success: reads the verified outcome off (reward, what the reward function returned beside it).
+        barrier: whether a round waits for all its rollouts before the next is asked for.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        submit: Submit,
+        success: Callable[[float, dict[str, Any]], bool | None],
+        *,
+        barrier: bool,
+    ) -> None:
+        self._controller, self._submit, self._success = controller, submit, success
+        self._barrier = barrier
+        self._out: dict[str, Request] = {}
+        self.drawn = Drawn()
+
+    def begin(self, candidates: Sequence[int], policy_version: int) -> None:
+        """Open a step and submit its first round."""
+        self.drawn = Drawn()
+        self._controller.begin(list(dict.fromkeys(candidates)), policy_version=policy_version)
+        self._ask()
+
+    def _ask(self) -> None:
+        if requests := self._controller.ask():
+            uids = [uuid.uuid4().hex for _ in requests]
+            self._out |= zip(uids, requests, strict=True)
+            self._submit(requests, uids)
+
+    def finish(self) -> Batch:
+        """Draw until the strategy is done and nothing is out any more; return the rows to train on.
+
+        Rollouts that are still running when enough are there are waited for: verl puts its engines to sleep next.
+        """
+        wait, quiet_since = _SOONEST, time.monotonic()
+        while self._out or not self._controller.is_done:
+            if self._tell_settled():
+                wait, quiet_since = _SOONEST, time.monotonic()
+                if not (self._barrier and self._out):
+                    self._ask()
+            elif not self._out:
+                raise RunFailedError("the strategy is not done, asks for nothing, and no rollout is out")
+            else:
+                time.sleep(wait)
+                wait = min(2 * wait, _LATEST)
+                quiet_since = self._complain(quiet_since)
+        return self._controller.finish()
+
+    def _complain(self, since: float) -> float:
+        if (now := time.monotonic()) - since < _SILENCE:
+            return since
+        rollouts = sum(len(request.rollout_ids) for request in self._out.values())
+        _log.warning(
+            "no rollout came for %d s; %d of %d prompts are awaited", now - since, rollouts, len(self._out)
+        )
+        return now
+
+    def _tell_settled(self) -> bool:
+        """Tell what has settled since the last look; return whether anything had."""
+        tags: Tags = (tq.kv_list(partition_id=PARTITION) or {}).get(PARTITION, {})
+        settled = {uid: tags[uid]["status"] for uid in self._out if uid in tags and _is_settled(tags[uid])}
+        if not settled:
+            return False
+        sessions = _sessions(tags, settled)
+        finals = [keys[-1] for keys in sessions.values()]
+        verdicts = dict(zip(finals, _verdicts(finals), strict=True))
+        outcomes = []
+        for uid in settled:
+            request = self._out.pop(uid)
+            for session, rollout_id in enumerate(request.rollout_ids):
+                keys = sessions.get((uid, session), [])
+                outcomes.append(self._outcome(request.prompt_id, rollout_id, keys, tags, verdicts))
+                self.drawn.keys[rollout_id] = keys
+                self.drawn.tags |= {key: tags[key] for key in keys}
+        tq.kv_clear(keys=list(settled), partition_id=PARTITION)
+        self._controller.tell(outcomes)
+        return True
+
+    def _outcome(
+        self, prompt_id: Any, rollout_id: int, keys: list[str], tags: Tags, verdicts: dict[str, Verdict]
+    ) -> Outcome:
+        if not keys:
+            return Outcome(
+                rollout_id=rollout_id,
+                prompt_id=prompt_id,
+                reward=None,
+                status=Status.FAILED,
+                error="its agent loop raised; verl's log has the error of _run_prompt",
+            )
+        reward, extra = verdicts[keys[-1]]
+        return Outcome(
+            rollout_id=rollout_id,
+            prompt_id=prompt_id,
+            reward=reward,
+            success=None if math.isnan(reward) else self._success(reward, extra),
+            n_tokens=sum(int(tags[key]["response_len"]) for key in keys),
+        )
+
+    def take(self, batch: Batch) -> KVBatchMeta:
+        """Return the queue's rows of a batch, in its order, and clear those that do not train."""
+        keys = [key for rollout_id in batch.rollout_ids.tolist() for key in self.drawn.keys[rollout_id]]
+        if len(set(keys)) != len(keys):
+            raise ContractError("a row stands in the batch twice, which verl's queue cannot hold")
+        trained = set(keys)
+        if unused := [key for key in self.drawn.tags if key not in trained]:
+            tq.kv_clear(keys=unused, partition_id=PARTITION)
+        return KVBatchMeta(partition_id=PARTITION, keys=keys, tags=[self.drawn.tags[key] for key in keys])
+
+
+Verdict = tuple[float, dict[str, Any]]
+
+
+def _is_settled(tag: dict[str, Any]) -> bool:
+    return tag.get("status") in _SETTLED
+
+
+def _sessions(tags: Tags, uids: Iterable[str]) -> dict[tuple[str, int], list[str]]:
+    """Return the keys of each (uid, session) of some uids, by the order of its outputs."""
+    wanted, found = set(uids), defaultdict(list)
+    for key in tags:
+        uid, _, rest = key.partition("_")
+        if rest and uid in wanted:
+            session, _, index = rest.partition("_")
+            found[uid, int(session)].append((int(index), key))
+    return {place: [key for _, key in sorted(keys)] for place, keys in found.items()}
+
+
+def _verdicts(keys: list[str]) -> list[Verdict]:
+    """Return (reward, what the reward function returned beside it) of each key."""
+    if not keys:
+        return []
+    data = tq.kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=["rm_scores", "extra_fields"])
+    verdicts = []
+    for scores, extra in zip(data["rm_scores"], data["extra_fields"], strict=True):
+        fields = getattr(extra, "data", extra)
+        verdicts.append((float(scores.sum()), dict(fields.get("reward_extra_info") or {})))
+    return verdicts

@@ -1,0 +1,55 @@
+"""The verified outcome of a rollout, apart from the reward that trains."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from neyman.errors import ContractError
+
+_TOLERANCE = 1e-6  # of a binary reward
+
+
+@final
+class Success:
+    """How success is read.
+
+    Args:
+        name: see `neyman.verl.Settings`.
+        threshold: the least value that is a success, where a name is given.
+    """
+
+    def __init__(self, name: str | None, threshold: float) -> None:
+        self._name, self._threshold = name, threshold
+
+    def __call__(self, reward: float, extra: dict[str, Any]) -> bool | None:
+        """Return whether a rollout succeeded.
+
+        Args:
+            reward: its score, no NaN.
+            extra: what the reward function returned beside the score.
+
+        Raises:
+            ContractError: no binary reward where no name is given, or nothing under the name.
+        """
+        if self._name is None:
+            return self._binary(reward)
+        if self._name == "reward":
+            return reward >= self._threshold
+        if self._name not in extra:
+            raise ContractError(
+                f"neyman.success={self._name} is not among what the reward function returns beside the score "
+                f"({', '.join(extra) or 'nothing'}): name one of them, or 'reward'"
+            )
+        return float(extra[self._name]) >= self._threshold
+
+    @staticmethod
+    def _binary(reward: float) -> bool:
+        if abs(reward - 1.0) <= _TOLERANCE:
+            return True
+        if min(abs(reward), abs(reward + 1.0)) <= _TOLERANCE:
+            return False
+        raise ContractError(
+            f"the reward function returned {reward:g}, which is not binary (1, or 0 or -1), so that it does not say "
+            "what counts as success: give +neyman.success=reward +neyman.threshold=0.5, or the name of a number that "
+            "it returns beside the score, for example +neyman.success=acc"
+        )

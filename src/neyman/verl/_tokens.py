@@ -1,0 +1,70 @@
+"""DynaMO's token factor on verl's advantages, from the entropies and log-probabilities that verl computes anyway."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from neyman.errors import ArgumentError
+from neyman.modulation import Modulation
+from neyman.strategy import Strategy
+
+Tensor = torch.Tensor
+_log = logging.getLogger("neyman")
+
+
+def modulation_of(config: Any, strategy: Strategy) -> Modulation | None:
+    """Return the settings of the token factor that can be applied here.
+
+    verl keeps no sum over the vocabulary, so the exact form gives way to the published one, with a warning; the
+    extremes are those of the whole step.
+
+    Raises:
+        ArgumentError: settings of another method, or a run without the entropies.
+    """
+    modulation = strategy.modulation
+    if modulation is None:
+        return None
+    if not isinstance(modulation, Modulation):
+        raise ArgumentError(
+            f"verl has token rules of its own in place of {type(modulation).__name__}: "
+            "actor_rollout_ref.actor.policy_loss.loss_mode=clip_cov or kl_cov, clip_ratio_high, entropy_coeff; set "
+            "+neyman.options.modulation=null"
+        )
+    if (config.algorithm.get("rollout_correction") or {}).get("bypass_mode"):
+        raise ArgumentError(
+            "algorithm.rollout_correction.bypass_mode=true skips the pass that gives entropies, which the token factor "
+            f"of strategy {strategy.name!r} needs: set it to false, or +neyman.options.modulation=null"
+        )
+    if modulation.variant == "exact":
+        _log.warning(
+            "strategy %r asks for the exact entropy change, which needs a sum over the vocabulary that verl does not "
+            "keep: the published form stands in. modulation=neyman.modulation.Modulation(variant='published') says so "
+            "on purpose",
+            strategy.name,
+        )
+    return replace(modulation, variant="published", extremes="batch")
+
+
+def token_factor(
+    modulation: Modulation, *, logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor
+) -> Tensor:
+    """Return the factor on each token's advantage [rows, tokens], of the policy that drew the step.
+
+    The step is on-policy, so the ratio is 1 and nothing is clipped yet.
+    """
+    from neyman.modulation import batch_extremes, token_change, token_factors  # noqa: PLC0415 (loads torch's part)
+
+    change = token_change(modulation, logp=logps, entropy=entropies, advantages=advantages, mask=mask)
+    extremes = batch_extremes([(entropies, change, mask * (advantages != 0))])
+    return token_factors(
+        modulation,
+        entropy=entropies,
+        change=change,
+        advantages=advantages,
+        mask=mask,
+        extremes=extremes,
+    )

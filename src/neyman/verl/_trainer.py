@@ -1,0 +1,243 @@
+"""verl's synchronous trainer under a strategy: four overrides around its own step, and nothing of it copied.
+
+``_init_dataloader`` numbers the prompts and makes the controller, ``prepare_step`` opens a step instead of submitting
+``rollout.n`` sessions for every prompt, the replay buffer's ``sample`` draws it round by round, ``_compute_advantage``
+groups by prompt and weighs. Two more keep state in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import torch
+import transfer_queue as tq
+from omegaconf import OmegaConf
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
+from verl.utils import tensordict_utils as tu
+from verl.workers.utils.padding import response_to_nested
+
+from neyman.controller import Controller
+from neyman.errors import ContractError, RunFailedError
+from neyman.identity import describe
+from neyman.ledger import Work
+from neyman.metrics import calibration
+from neyman.step import Batch, Budget, Request
+from neyman.verl import _checkpoint
+from neyman.verl._advantages import aggregation_of, estimator_of, is_by_group, row_factors, with_spares
+from neyman.verl._fit import budget_of, check_config, check_strategy_fits, rows_of
+from neyman.verl._prompts import NUMBER, Prompts, numbered
+from neyman.verl._rounds import PARTITION, Rounds
+from neyman.verl._settings import Settings
+from neyman.verl._success import Success
+from neyman.verl._tokens import modulation_of, token_factor
+
+_HOPELESS = 10  # steps in a row without any valid result
+_log = logging.getLogger("neyman")
+
+
+@register_trainer("neyman_sync")
+class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not typed
+    """verl's ``sync`` trainer whose rollouts a strategy allocates; see `neyman.verl`.
+
+    ``data.train_batch_size * actor_rollout_ref.rollout.n`` is the budget of a step, and ``rollout.n`` the *average*
+    group size. Strategies with fixed train draw up to ``neyman.max_rollouts`` and train as many rows.
+
+    Raises:
+        ArgumentError: settings that contradict each other or verl's configuration; the message has the way out.
+
+    Guarantee: under ``neyman.strategy=uniform`` every prompt of verl's batch gets ``rollout.n`` sessions, and
+    advantages are verl's own, unchanged.
+    """
+
+    @property
+    def trainer_mode(self) -> str:
+        """The mode whose configuration and behaviour this trainer has: verl compares it with names of its own."""
+        return "sync"
+
+    @trainer_mode.setter
+    def trainer_mode(self, value: str) -> None:
+        """Take no notice of the registered name, which verl sets."""
+
+    def _init_dataloader(self) -> None:
+        config = self.config
+        self._settings = Settings.from_mapping(
+            OmegaConf.to_container(config.get("neyman") or OmegaConf.create(), resolve=True)
+        )
+        check_config(config)
+        super()._init_dataloader()
+        self.train_dataloader = numbered(self.train_dataloader)  # type: ignore[has-type]
+        self._prompts = Prompts(self.train_dataset)
+        strategy = self._settings.build_strategy().with_options(estimator=estimator_of(config))
+        self._aggregation = aggregation_of(config)
+        budget = budget_of(strategy, self._settings.max_rollouts, rows_of(config))
+        check_strategy_fits(config, strategy, self._prompts.ids, budget, self._aggregation)
+        self._modulation = modulation_of(config, strategy)
+        self._identity = describe(strategy)
+        self.controller = Controller(
+            strategy,
+            Budget(rollouts=budget),
+            train_rows=rows_of(config),
+            pool=self._prompts.ids,
+            retries=self._settings.retries,
+            seed=self._settings.seed,
+            fill="none",
+            aggregation=self._aggregation,
+        )
+        self._prompts.register(self.controller.strategy.belief, self._settings.features)
+        self._rounds = Rounds(
+            self.controller,
+            self._submit,
+            Success(self._settings.success, self._settings.threshold),
+            barrier=self._settings.barrier,
+        )
+        self._drawn: Batch | None = None
+        self._places: dict[str, int] = {}
+        self._began = 0.0
+
+    def _build_replay_buffer(self) -> Any:
+        return _Buffer(super()._build_replay_buffer(), self)
+
+    def prepare_step(self) -> dict[str, Any]:
+        """Open the step and submit its first round."""
+        self._began = time.monotonic()
+        self._begin()
+        return {}
+
+    def _begin(self) -> None:
+        numbers = [int(number) for number in tu.get(self._next_train_batch(), NUMBER)]
+        self._rounds.begin(numbers, policy_version=self.global_steps - 1)
+
+    def _submit(self, requests: Sequence[Request], uids: Sequence[str]) -> None:
+        rows = self._prompts.rows([int(request.prompt_id) for request in requests])
+        batch = tu.get_tensordict({**rows, "uid": np.array(uids, dtype=object)})
+        tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
+        tu.assign_non_tensor_stack(batch, "__rollout_n__", [len(request.rollout_ids) for request in requests])
+        self._submit_batch_to_rollout(batch)
+
+    def draw(self) -> tuple[KVBatchMeta, dict[str, float]]:
+        """Draw the open step to its end; return verl's rows to train on and the step's numbers.
+
+        Raises:
+            RunFailedError: ten steps in a row without any rollout to train on.
+        """
+        for failed in range(1, _HOPELESS + 1):
+            batch = self._rounds.finish()
+            taken = self._rounds.take(batch)
+            if len(taken):
+                break
+            cause = self.controller.first_error or batch.stop_reason.value
+            _log.warning("step %d brought no rollout to train on: %s", self.controller.step, cause)
+            if failed == _HOPELESS:
+                raise RunFailedError(f"{failed} steps in a row brought no rollout to train on: {cause}")
+            self._begin()
+        self._drawn = batch
+        self._places = {
+            key: place
+            for place, rollout_id in enumerate(batch.rollout_ids.tolist())
+            for key in self._rounds.drawn.keys[rollout_id]
+        }
+        self.controller.record_seconds(Work.GENERATION, time.monotonic() - self._began)
+        return taken, self._numbers(batch)
+
+    def _numbers(self, batch: Batch) -> dict[str, float]:
+        ledger = self.controller.ledger
+        numbers = {
+            **batch.report,
+            "rollouts_total": ledger.requested,
+            "tokens_total": ledger.tokens(),
+            **calibration(self.controller.group_reports),
+        }
+        return {f"neyman/{name}": float(value) for name, value in numbers.items()}
+
+    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        drawn, config = self._drawn, self.config
+        if drawn is None:
+            raise ContractError("verl computes advantages of a step that was not drawn")
+        places = np.array([self._places.get(key, -1) for key in batch.keys], dtype=np.int64)
+        self._group(batch, drawn, places)
+        batch = super()._compute_advantage(batch, metrics)
+        fields = ["advantages", "response_mask", "entropy", "old_log_probs"]
+        wanted = fields if self._modulation is not None else fields[:2]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=wanted)
+        nested, padded = data["response_mask"], data.to_padded_tensor()
+        mask, stock = padded["response_mask"], padded["advantages"]
+        advantages = stock
+        if len(drawn.spare_ids):
+            values = np.where(places < 0, 0.0, with_spares(drawn, estimator_of(config))[places])
+            advantages = torch.as_tensor(values, dtype=stock.dtype)[:, None] * mask
+        factors = row_factors(
+            drawn,
+            places,
+            mask.sum(-1).numpy(),
+            self.controller.strategy,
+            self._aggregation,
+            by_group=is_by_group(config),
+        )
+        if (factors != 1.0).any():
+            advantages = advantages * torch.as_tensor(factors, dtype=stock.dtype)[:, None]
+        if self._modulation is not None:
+            advantages = advantages * token_factor(
+                self._modulation,
+                logps=padded["old_log_probs"],
+                entropies=padded["entropy"],
+                advantages=advantages,
+                mask=mask,
+            )
+        if advantages is stock:
+            return batch
+        changed = tu.get_tensordict({"advantages": response_to_nested(advantages, nested)})
+        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=changed)
+
+    def _group(self, batch: KVBatchMeta, drawn: Batch, places: np.ndarray) -> None:
+        """Let verl see one group per prompt: its rollouts of several rounds came under several uids."""
+        real = [(key, place) for key, place in zip(batch.keys, places.tolist(), strict=True) if place >= 0]
+        groups = np.array([f"group{drawn.groups[place]}" for _, place in real], dtype=object)
+        fields = tu.get_tensordict({"uid": groups})
+        tq.kv_batch_put(keys=[key for key, _ in real], partition_id=batch.partition_id, fields=fields)
+
+    @cached_property
+    def _digest(self) -> str:
+        return self._prompts.digest()
+
+    def _save_checkpoint(self) -> None:
+        folder = _checkpoint.folder_of(self.config, self.global_steps)
+        _checkpoint.save(folder, self.controller, self._digest, self._identity)
+        super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.global_steps:
+            _checkpoint.load(
+                _checkpoint.resumed_folder(self.config, self.global_steps),
+                self.controller,
+                self._digest,
+                self._identity,
+                accepts_change=self._settings.accept_strategy_change,
+            )
+
+
+@final
+class _Buffer:
+    """verl's replay buffer for validation; for training, the step that the strategy draws."""
+
+    def __init__(self, stock: Any, trainer: NeymanTrainerSync) -> None:
+        self._stock, self._trainer = stock, trainer
+
+    def sample(
+        self, global_steps: int, partition_id: str, batch_size: int
+    ) -> tuple[KVBatchMeta, dict[str, Any]]:
+        """Return a batch of rows and the metrics of how it came."""
+        if partition_id != PARTITION:
+            return self._stock.sample(  # type: ignore[no-any-return]
+                global_steps=global_steps, partition_id=partition_id, batch_size=batch_size
+            )
+        return self._trainer.draw()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stock, name)
