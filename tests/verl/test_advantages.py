@@ -1,0 +1,163 @@
+"""How ragged groups weigh in verl's losses, held against the gradient that is wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import neyman
+from neyman.errors import ArgumentError
+from neyman.step import Batch, StopReason
+from neyman.verl._advantages import aggregation_of, check_baseline, estimator_of, row_factors, with_spares
+
+
+def batch_of(groups: list[int], weights: Any = None, **more: Any) -> Batch:
+    rows = len(groups)
+    values: dict[str, Any] = {
+        "rollout_ids": np.arange(rows),
+        "prompt_ids": tuple(groups),
+        "groups": np.array(groups),
+        "rewards": np.zeros(rows),
+        "success": np.zeros(rows),
+        "advantages": np.zeros(rows),
+        "weights": np.ones(rows) if weights is None else np.array(weights, dtype=float),
+        "age": np.zeros(rows, dtype=np.int64),
+        "policy_version": np.zeros(rows, dtype=np.int64),
+        "stop_reason": StopReason.COMPLETE,
+        "report": {},
+        "estimator": "grpo",
+        "counted": np.ones(rows, dtype=bool),
+        "copies": np.ones(rows, dtype=np.int64),
+        "spare_ids": np.zeros(0, dtype=np.int64),
+        "spare_groups": np.zeros(0, dtype=np.int64),
+        "spare_rewards": np.zeros(0),
+    }
+    return Batch(**(values | more))
+
+
+def config_of(estimator: str = "grpo", mode: str = "token-mean", **algorithm: Any) -> Any:
+    from omegaconf import OmegaConf
+
+    return OmegaConf.create(
+        {
+            "algorithm": {"adv_estimator": estimator, "use_kl_in_reward": False, **algorithm},
+            "actor_rollout_ref": {"actor": {"loss_agg_mode": mode}},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "mode", ["seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm", "token-mean"]
+)
+@pytest.mark.parametrize("padding", [0, 3])
+def test_the_loss_is_the_mean_over_prompts_of_group_means(mode: str, padding: int) -> None:
+    """verl's own aggregation of weighted rows against the mean of means, to one factor for the whole batch."""
+    from verl.trainer.ppo.core_algos import agg_loss
+
+    rng = np.random.default_rng(0)
+    groups, width = np.array([0] * 5 + [1] * 2 + [2] * 3), 6
+    places = np.concatenate([np.arange(10), np.full(padding, -1)])
+    lengths = np.concatenate([rng.integers(1, width + 1, 10), np.zeros(padding, dtype=int)])
+    mask = torch.as_tensor(np.arange(width) < lengths[:, None]).float()
+    values = torch.as_tensor(rng.normal(size=(10 + padding, width)))
+    strategy = neyman.preset("vip")
+    factors = row_factors(
+        batch_of(groups.tolist()),
+        places,
+        lengths,
+        strategy,
+        aggregation_of(config_of(mode=mode)),
+        by_group=True,
+    )
+    found = agg_loss(
+        values * torch.as_tensor(factors)[:, None], mask, mode,
+        batch_num_tokens=int(mask.sum()), global_batch_size=len(places), loss_scale_factor=width,
+    )  # fmt: skip
+    per_row = (values * mask).sum(1).numpy()
+    if mode == "seq-mean-token-mean":
+        per_row = per_row[:10] / lengths[:10]
+    wanted = np.mean([per_row[:10][groups == group].mean() for group in range(3)])
+    scale = {"seq-mean-token-sum-norm": width, "token-mean": lengths.sum() / 10}.get(mode, 1.0)
+    assert float(found) == pytest.approx(wanted / scale, rel=1e-6)
+
+
+def test_equal_groups_are_left_alone_to_the_bit() -> None:
+    batch = batch_of([0, 0, 1, 1])
+    factors = row_factors(
+        batch,
+        np.array([3, 1, 0, 2]),
+        np.array([4, 2, 9, 1]),
+        neyman.preset("vip"),
+        "token_mean",
+        by_group=True,
+    )
+    assert (factors == 1.0).all()
+
+
+def test_a_group_of_one_has_no_advantage_unless_a_critic_gives_it() -> None:
+    batch, places, tokens = batch_of([0, 0, 1]), np.arange(3), np.ones(3, dtype=int)
+    alone = row_factors(batch, places, tokens, neyman.preset("vip"), "sequence_mean", by_group=True)
+    critic = row_factors(batch, places, tokens, neyman.preset("vip"), "sequence_mean", by_group=False)
+    assert alone[2] == 0.0
+    assert critic[2] == pytest.approx(1.5)
+
+
+def test_excluded_groups_do_not_dilute() -> None:
+    batch = batch_of([0, 0, 1, 1], weights=[1, 1, 0, 0])
+    factors = row_factors(
+        batch, np.arange(4), np.ones(4, dtype=int), neyman.preset("vip"), "sequence_mean", by_group=True
+    )
+    assert factors.tolist() == [2.0, 2.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(("name", "estimator"), [("grpo", "grpo"), ("rloo", "rloo")])
+def test_spares_count_in_the_baseline_by_verl_s_formula(name: str, estimator: str) -> None:
+    """The rows' advantages with spares are those that verl gives when the spares stand in the batch."""
+    from verl.trainer.ppo import core_algos
+
+    rewards, groups = np.array([1.0, 0, 1, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 0, 1, 1])
+    batch = batch_of(
+        [0, 0, 1, 1], rewards=rewards[:4],
+        spare_ids=np.array([7, 8, 9]), spare_groups=groups[4:], spare_rewards=rewards[4:],
+    )  # fmt: skip
+    compute = {
+        "grpo": core_algos.compute_grpo_outcome_advantage,
+        "rloo": core_algos.compute_rloo_outcome_advantage,
+    }[name]
+    scores = torch.as_tensor(rewards)[:, None].float()
+    theirs, _ = compute(
+        scores, torch.ones_like(scores), index=np.array([f"g{g}" for g in groups], dtype=object)
+    )
+    assert with_spares(batch, estimator) == pytest.approx(theirs[:4, 0].numpy(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("grpo", {}, "grpo"),
+        ("grpo", {"norm_adv_by_std_in_grpo": False}, "dr_grpo"),
+        ("rloo", {}, "rloo"),
+        ("reinforce_plus_plus", {}, "reinforce++"),
+        ("gae", {}, "rloo"),
+        ("my_own", {}, "rloo"),
+    ],
+)
+def test_verl_s_estimators_have_their_names_here(name: str, options: dict[str, Any], expected: str) -> None:
+    assert estimator_of(config_of(name, **options)) == expected
+
+
+def test_an_unknown_loss_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"loss_agg_mode must be one of .* got 'median'"):
+        aggregation_of(config_of(mode="median"))
+
+
+def test_a_baseline_over_untrained_rollouts_needs_an_estimator_that_has_one() -> None:
+    ada = neyman.preset("reinforce-ada")
+    check_baseline(config_of("rloo"), ada)
+    with pytest.raises(ArgumentError, match="adv_estimator=grpo and rloo, got gae"):
+        check_baseline(config_of("gae"), ada)
+    with pytest.raises(ArgumentError, match="use_kl_in_reward=true"):
+        check_baseline(config_of("grpo", use_kl_in_reward=True), ada)

@@ -1,0 +1,106 @@
+"""What a run says under ``neyman``, and what is refused before a worker is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import neyman
+from neyman.errors import ArgumentError, ContractError
+from neyman.verl._fit import budget_of, check_config
+from neyman.verl._settings import Settings
+from neyman.verl._success import Success
+
+
+def tenfold(**options: Any) -> Any:
+    """Return what a user's own function may return."""
+    return neyman.preset("uniform", **options) if not options.pop("wrong", False) else "uniform"
+
+
+def test_a_preset_takes_its_options() -> None:
+    settings = Settings.from_mapping({"strategy": "vip", "options": {"lower": 3, "upper": 9}})
+    assert settings.build_strategy().allocate.lower == 3
+
+
+def test_a_function_of_the_user_makes_the_strategy() -> None:
+    here = f"{__name__}:tenfold"
+    assert Settings(strategy=here).build_strategy().name == "uniform"
+    with pytest.raises(ArgumentError, match=r"must return a neyman\.Strategy, got 'uniform'"):
+        Settings(strategy=here, options={"wrong": True}).build_strategy()
+
+
+def test_no_section_means_the_default_strategy() -> None:
+    assert Settings.from_mapping(None).build_strategy().name == "neyman"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"lower": 4}, r"no setting lower in verl.*\+neyman\.options\.lower"),
+        ({"strategy": "sarah"}, "one of uniform, vip, sara"),
+        ({"strategy": "no.such:thing"}, "cannot be imported"),
+        ({"strategy": "math:pi"}, "must be a function, got 3.14"),
+        ({"strategy": None}, "must be text, got None"),
+        ({"options": [4]}, r"must be a mapping, got \[4\]"),
+        ({"retries": 3}, "neyman.retries"),
+        ({"barrier": "yes"}, "must be true or false, got 'yes'"),
+        ({"max_rollouts": 0}, "neyman.max_rollouts"),
+    ],
+)
+def test_a_wrong_setting_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        Settings.from_mapping(values).build_strategy()
+
+
+def test_the_budget_of_fixed_spend_is_the_step() -> None:
+    vip, sara = neyman.preset("vip"), neyman.preset("sara")
+    assert budget_of(vip, None, 32) == 32
+    assert budget_of(sara, None, 32) == 128
+    assert budget_of(sara, 40, 32) == 40
+    with pytest.raises(ArgumentError, match="generates exactly the 32 rollouts"):
+        budget_of(vip, 64, 32)
+    with pytest.raises(ArgumentError, match="at least the 32 rollouts"):
+        budget_of(sara, 16, 32)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("algorithm.filter_groups.enable", True, "neyman.strategy=dynamic-sampling"),
+        ("algorithm.adv_estimator", "remax", "greedy rollout"),
+        ("reward.reward_model.enable", True, "enable_resource_pool=true"),
+        ("skip.rollout_tq.enable", True, "skip.rollout_tq.enable=false"),
+        ("trainer.v1.sampler.custom_sampler.path", "mine.py", "trainer.v1.trainer_mode=sync"),
+        ("trainer.v1.sync.parameter_sync_step", 2, "parameter_sync_step=1"),
+    ],
+)
+def test_what_decides_beside_the_strategy_is_refused(stock: Any, key: str, value: Any, message: str) -> None:
+    from omegaconf import OmegaConf
+
+    check_config(stock)
+    changed = OmegaConf.create(OmegaConf.to_container(stock, resolve=False))
+    OmegaConf.update(changed, key, value, force_add=True)
+    with pytest.raises(ArgumentError, match=message):
+        check_config(changed)
+
+
+def test_success_is_the_binary_reward_unless_it_is_named() -> None:
+    plain = Success(None, 0.5)
+    assert plain(1.0, {}) is True
+    assert plain(0.0, {}) is False
+    assert plain(-1.0, {}) is False
+    with pytest.raises(ContractError, match=r"returned 0\.89, which is not binary.*\+neyman\.success=acc"):
+        plain(0.89, {"acc": 1.0})
+    assert Success("acc", 0.5)(0.89, {"acc": True}) is True
+    assert Success("reward", 0.9)(0.89, {}) is False
+    with pytest.raises(ContractError, match=r"neyman\.success=acc is not among .*\(score\)"):
+        Success("acc", 0.5)(1.0, {"score": 1.0})
+
+
+@pytest.fixture(scope="module")
+def stock() -> Any:
+    from hydra import compose, initialize_config_module
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer")
