@@ -30,7 +30,8 @@ def test_a_function_of_the_user_makes_the_strategy() -> None:
         Settings(strategy=here, options={"wrong": True}).build_strategy()
 
 
-def test_no_section_means_the_default_strategy() -> None:
+def test_no_section_means_the_default_strategy(stock: Any) -> None:
+    assert stock.get("neyman") is None
     assert Settings.from_mapping(None).build_strategy().name == "neyman"
 
 

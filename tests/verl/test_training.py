@@ -14,7 +14,7 @@ import pytest
 import neyman
 from neyman.errors import RunFailedError, StateError
 
-PPO = {"algorithm__adv_estimator": "gae"}
+PPO, GRPO = {"algorithm__adv_estimator": "gae"}, {"algorithm__adv_estimator": "grpo"}
 # What says that two trainings are the same one, to the order in which rows are summed.
 COMPARED = (
     "actor/grad_norm",
@@ -71,6 +71,7 @@ def long(bench: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Pat
 
 def _long(folder: Path) -> dict[str, Any]:
     return {
+        **GRPO,
         "trainer__default_local_dir": folder,
         "trainer__total_training_steps": 4,
         "trainer__save_freq": 2,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-import numpy as np
 from torch.utils.data import Dataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.utils.dataset.rl_dataset import collate_fn
@@ -98,7 +97,7 @@ class Prompts:
             features: see `neyman.verl.Settings`.
 
         Raises:
-            ArgumentError: features of another number of rows than there are prompts.
+            ArgumentError: no such function, or features of another shape than a row for each prompt.
         """
         if features is None:
             belief.register(list(self.ids))
@@ -106,12 +105,7 @@ class Prompts:
         from neyman.beliefs.embeddings import prompt_features  # noqa: PLC0415 (an extra)
 
         model = imported("neyman.features", features) if ":" in features else features
-        array = np.asarray(prompt_features(self.texts(), model=model))
-        if array.ndim != 2 or len(array) != len(self.ids):
-            raise ArgumentError(
-                f"neyman.features must give one row per training prompt ({len(self.ids)}), got shape {array.shape}"
-            )
-        belief.register(list(self.ids), array)
+        belief.register(list(self.ids), prompt_features(self.texts(), model=model))
 
 
 def _text(prompt: Any) -> str:

@@ -1,0 +1,208 @@
+"""Prompts, token factor and checkpoint of the verl adapter, without workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import neyman
+from neyman.errors import ArgumentError, StateError
+from neyman.identity import describe
+from neyman.modulation import ClipCov, Modulation
+from neyman.verl import _checkpoint
+from neyman.verl._fit import check_strategy_fits
+from neyman.verl._prompts import NUMBER, Prompts, numbered
+from neyman.verl._tokens import modulation_of, token_factor
+
+
+class Rows:
+    """A dataset as verl's: chat messages, and an index that says nothing."""
+
+    def __init__(self, count: int, word: str = "question") -> None:
+        self._rows = [
+            {"raw_prompt": [{"role": "user", "content": f"{word} {i}"}], "index": 0} for i in range(count)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        return self._rows[place]
+
+
+def loader_of(dataset: Any) -> Any:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+    from verl.utils.dataset.rl_dataset import collate_fn
+
+    return StatefulDataLoader(dataset, batch_size=3, shuffle=True, drop_last=True, collate_fn=collate_fn)
+
+
+def test_rows_carry_their_place_and_can_be_had_by_it() -> None:
+    dataset = Rows(10)
+    prompts = Prompts(dataset)
+    for batch in numbered(loader_of(dataset)):
+        again = prompts.rows([int(number) for number in batch[NUMBER]])
+        assert [row[0]["content"] for row in again["raw_prompt"]] == [
+            row[0]["content"] for row in batch["raw_prompt"]
+        ]
+        assert NUMBER not in again
+
+
+def test_a_dataset_without_positions_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="length and rows by position, got generator"):
+        numbered(SimpleNamespace(dataset=(row for row in ())))
+
+
+def test_the_digest_is_of_the_prompts_in_their_order() -> None:
+    assert Prompts(Rows(5)).digest() == Prompts(Rows(5)).digest()
+    assert Prompts(Rows(5)).digest() != Prompts(Rows(5, "task")).digest()
+    assert Prompts(Rows(5)).digest() != Prompts(Rows(6)).digest()
+
+
+def lengths(texts: list[str]) -> Any:
+    """Return features as a user's function may."""
+    return np.array([[len(text), 1.0] for text in texts])
+
+
+def test_features_of_a_user_s_function_reach_the_belief() -> None:
+    belief = neyman.preset("vip").belief
+    Prompts(Rows(5)).register(belief, f"{__name__}:lengths")
+    assert len(belief.predict([0, 4])[0]) == 2
+    with pytest.raises(ArgumentError, match=r"must have shape \(5, F\).*got \(2, 2\)"):
+        Prompts(Rows(5)).register(belief, f"{__name__}:few")
+
+
+def few(texts: list[str]) -> Any:
+    return lengths(texts[:2])
+
+
+def test_the_token_factor_is_dynamo_s_published_form_over_the_whole_step() -> None:
+    from neyman.modulation import published_entropy_change, token_factors
+
+    torch.manual_seed(0)
+    logps, entropies = -torch.rand(4, 5), torch.rand(4, 5)
+    mask, advantages = torch.ones(4, 5), torch.tensor([[1.0], [-1.0], [0.5], [0.0]]).expand(4, 5)
+    mask[1, 3:] = 0
+    modulation = Modulation(variant="published")
+    found = token_factor(modulation, logps=logps, entropies=entropies, advantages=advantages, mask=mask)
+    change = published_entropy_change(logps, entropies, mask, advantages)
+    live = mask * (advantages != 0)
+    from neyman.modulation import batch_extremes
+
+    expected = token_factors(
+        modulation, entropy=entropies, change=change, advantages=advantages, mask=mask,
+        extremes=batch_extremes([(entropies, change, live)]),
+    )  # fmt: skip
+    assert torch.equal(found, expected)
+    assert (found != 1).any()
+    assert (found[mask == 0] == 1).all()
+    assert (found[3] == 1).all()
+
+
+def _algorithm(**algorithm: Any) -> Any:
+    return SimpleNamespace(algorithm=algorithm)
+
+
+def test_the_exact_factor_gives_way_to_the_published_one_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = modulation_of(_algorithm(), neyman.preset("dynamo"))
+    assert (found.variant, found.extremes) == ("published", "batch")
+    assert "published form stands in" in caplog.text
+    assert modulation_of(_algorithm(), neyman.preset("vip")) is None
+
+
+def test_token_rules_that_verl_has_itself_or_cannot_feed_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="loss_mode=clip_cov or kl_cov"):
+        modulation_of(_algorithm(), neyman.preset("vip", modulation=ClipCov()))
+    with pytest.raises(ArgumentError, match="bypass_mode=true skips the pass that gives entropies"):
+        modulation_of(_algorithm(rollout_correction={"bypass_mode": True}), neyman.preset("dynamo"))
+
+
+def _config(batch: int = 4, n: int = 8) -> Any:
+    from omegaconf import OmegaConf
+
+    return OmegaConf.create(
+        {
+            "data": {"train_batch_size": batch},
+            "actor_rollout_ref": {"rollout": {"n": n}},
+            "algorithm": {"adv_estimator": "grpo", "use_kl_in_reward": False},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "count", "message"),
+    [
+        (neyman.preset("ar3po"), 20, r"replay_age=64.*\+neyman\.options\.replay_age=0"),
+        (neyman.preset("sara", max_age=2), 20, r"max_age=2.*\+neyman\.options\.max_age=0"),
+        (neyman.preset("vip", lower=9), 20, r"does not fit a step of 32 rollouts \(data\.train_batch_size=4 x"),
+        (neyman.preset("uniform"), 3, "has 3 prompts, and data.train_batch_size=4"),
+    ],
+)  # fmt: skip
+def test_a_strategy_that_does_not_fit_is_refused(strategy: Any, count: int, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        check_strategy_fits(_config(), strategy, range(count), 32, "token_mean")
+
+
+def _controller(name: str = "neyman", **options: Any) -> Any:
+    return neyman.Controller(neyman.preset(name, **options), neyman.Budget(rollouts=32), pool=range(20))
+
+
+def _saved(folder: Path) -> Any:
+    controller = _controller()
+    controller.begin(range(4))
+    while not controller.is_done:
+        controller.tell(
+            neyman.Outcome(rollout_id=i, prompt_id=r.prompt_id, reward=float(i % 2))
+            for r in controller.ask()
+            for i in r.rollout_ids
+        )
+    controller.finish()
+    _checkpoint.save(folder, controller, "these", describe(controller.strategy))
+    return controller
+
+
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    saved, fresh = _saved(tmp_path / "neyman"), _controller()
+    _checkpoint.load(tmp_path / "neyman", fresh, "these", describe(fresh.strategy), accepts_change=False)
+    assert fresh.state_dict() == saved.state_dict()
+
+
+def test_another_training_set_or_strategy_is_refused(tmp_path: Path) -> None:
+    _saved(tmp_path / "neyman")
+    fresh = _controller()
+    with pytest.raises(StateError, match="of another training set"):
+        _checkpoint.load(tmp_path / "neyman", fresh, "those", describe(fresh.strategy), accepts_change=False)
+    other = _controller(revisit=5.0)
+    with pytest.raises(StateError, match=r"under another strategy .*\+neyman\.accept_strategy_change=true"):
+        _checkpoint.load(tmp_path / "neyman", other, "these", describe(other.strategy), accepts_change=False)
+    _checkpoint.load(tmp_path / "neyman", other, "these", describe(other.strategy), accepts_change=True)
+    assert other.step == 0
+
+
+def test_a_checkpoint_of_verl_alone_is_taken_on_purpose_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fresh = _controller()
+    with pytest.raises(StateError, match=r"written without neyman.*trainer\.v1\.trainer_mode=sync"):
+        _checkpoint.load(tmp_path / "neyman", fresh, "these", {}, accepts_change=False)
+    _checkpoint.load(tmp_path / "neyman", fresh, "these", {}, accepts_change=True)
+    assert "begins anew on its weights" in caplog.text
+
+
+def test_verl_finds_the_trainer_by_its_name() -> None:
+    import importlib.metadata
+
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    from neyman.verl import NeymanTrainerSync
+
+    names = {entry.name: entry.value for entry in importlib.metadata.entry_points(group="verl.plugins")}
+    assert names["neyman"] == "neyman.verl"
+    assert get_trainer_cls("neyman_sync") is NeymanTrainerSync
