@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from render_bias import gradient_bias
+
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 # The demo again under other conditions: file name -> (heading, command of neyman).
@@ -475,6 +477,7 @@ def render() -> None:
         ("overhead", overhead),
         ("load", load),
         ("gradient_variance", gradient_variance),
+        ("gradient_bias", gradient_bias),
     ):
         figures = _load(name)
         if figures is not None:

@@ -30,6 +30,7 @@ def measure(data: str | None, demo: Path) -> None:
             "--out",
             str(RESULTS / "gradient_variance.json"),
         ],
+        [sys.executable, str(HERE / "gradient_bias.py"), "--out", str(RESULTS / "gradient_bias.json")],
         [sys.executable, "-m", "neyman.cli", "demo", "--out", str(demo)],
     ]
     for name, (_, words) in VARIANTS.items():
