@@ -35,6 +35,10 @@ class MarginalValue:
     Guarantee: within the value of one opened prompt of the optimum where spreads differ; prompts of equal spread
     may be left below the best size, each of them. Cost: O(prompts upper).
 
+    Deviation: counts that depend on a prompt's own probe are optional stopping. They multiply its expected gradient by
+    a factor below 1 where one outcome is rare (docs/methods/neyman.md has the figures); with the whole budget in
+    probes the factor is 1.
+
     Source: ours.
     """
 
