@@ -11,7 +11,14 @@ import torch
 import neyman
 from neyman.errors import ArgumentError
 from neyman.step import Batch, StopReason
-from neyman.verl._advantages import aggregation_of, check_baseline, estimator_of, row_factors, with_spares
+from neyman.verl._advantages import (
+    aggregation_of,
+    check_baseline,
+    estimator_of,
+    row_factors,
+    with_spares,
+    without_signal,
+)
 
 
 def batch_of(groups: list[int], weights: Any = None, **more: Any) -> Batch:
@@ -70,7 +77,7 @@ def test_the_loss_is_the_mean_over_prompts_of_group_means(mode: str, padding: in
         lengths,
         strategy,
         aggregation_of(config_of(mode=mode)),
-        by_group=True,
+        silent=np.zeros(10, dtype=bool),
     )
     found = agg_loss(
         values * torch.as_tensor(factors)[:, None], mask, mode,
@@ -92,23 +99,49 @@ def test_equal_groups_are_left_alone_to_the_bit() -> None:
         np.array([4, 2, 9, 1]),
         neyman.preset("vip"),
         "token_mean",
-        by_group=True,
+        silent=np.zeros(4, dtype=bool),
     )
     assert (factors == 1.0).all()
 
 
-def test_a_group_of_one_has_no_advantage_unless_a_critic_gives_it() -> None:
-    batch, places, tokens = batch_of([0, 0, 1]), np.arange(3), np.ones(3, dtype=int)
-    alone = row_factors(batch, places, tokens, neyman.preset("vip"), "sequence_mean", by_group=True)
-    critic = row_factors(batch, places, tokens, neyman.preset("vip"), "sequence_mean", by_group=False)
-    assert alone[2] == 0.0
-    assert critic[2] == pytest.approx(1.5)
+@pytest.mark.parametrize(
+    ("config", "silent"),
+    [
+        (config_of("grpo"), [False, False, True, True, True]),
+        (config_of("grpo", use_kl_in_reward=True), [False, False, False, False, True]),
+        (config_of("gae"), [False] * 5),
+    ],
+)
+def test_rows_have_no_advantage_where_nothing_differs_in_their_group(config: Any, silent: list[bool]) -> None:
+    batch = batch_of([0, 0, 1, 1, 2], rewards=np.array([0.9, 0.8, 0.9, 0.9, 1.0]))
+    found = without_signal(batch, config)
+    assert found.tolist() == silent
+    factors = row_factors(
+        batch, np.arange(5), np.ones(5, dtype=int), neyman.preset("vip"), "sequence_mean", silent=found
+    )
+    assert ((factors == 0.0) == found).all()
+
+
+def test_verl_gives_equal_rewards_the_rounding_error_of_their_mean() -> None:
+    """What the factor of 0 is for; should verl mend it, the factor changes nothing any more."""
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+
+    scores = torch.full((6, 1), 0.9)
+    theirs, _ = compute_grpo_outcome_advantage(
+        scores, torch.ones(6, 1), index=np.array(["g"] * 6, dtype=object)
+    )
+    assert theirs.abs().max() > 0.01
 
 
 def test_excluded_groups_do_not_dilute() -> None:
     batch = batch_of([0, 0, 1, 1], weights=[1, 1, 0, 0])
     factors = row_factors(
-        batch, np.arange(4), np.ones(4, dtype=int), neyman.preset("vip"), "sequence_mean", by_group=True
+        batch,
+        np.arange(4),
+        np.ones(4, dtype=int),
+        neyman.preset("vip"),
+        "sequence_mean",
+        silent=np.zeros(4, dtype=bool),
     )
     assert factors.tolist() == [2.0, 2.0, 0.0, 0.0]
 

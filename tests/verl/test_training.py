@@ -53,7 +53,7 @@ def test_sara_trains_ppo_on_two_ranks_though_a_fifth_of_all_verdicts_fails(bench
         assert not step.mask[~real].any()
         for number in set(numbers[real]):
             assert 0 < step.rewards[numbers == number].mean() < 1
-            assert (numbers == number).sum() == 8
+            assert (numbers == number).sum() <= 8  # fewer where the allowance for failures was used up
         assert step.metrics["critic/vf_loss"] > 0
         assert step.metrics["actor/grad_norm"] > 0
         failed += int(step.metrics["neyman/rollouts/failed"])

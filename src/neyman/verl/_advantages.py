@@ -14,6 +14,7 @@ from neyman.strategy import Strategy
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
 # Which of neyman's advantages, whose variance allocations are about, each of verl's estimators is. The others (gae with
 # a critic, one of the user's) are taken for RLOO's, whose variance falls as 1 / (n - 1).
@@ -45,11 +46,6 @@ def estimator_of(config: Any) -> str:
     return "dr_grpo" if name == "grpo" and not scales else name
 
 
-def is_by_group(config: Any) -> bool:
-    """Whether verl's estimator compares a rollout with the others of its prompt."""
-    return str(config.algorithm.adv_estimator) in _BY_GROUP
-
-
 def aggregation_of(config: Any) -> str:
     """Return how verl's loss averages tokens.
 
@@ -65,7 +61,7 @@ def aggregation_of(config: Any) -> str:
 
 
 def row_factors(
-    batch: Batch, places: Int, tokens: Int, strategy: Strategy, aggregation: str, *, by_group: bool
+    batch: Batch, places: Int, tokens: Int, strategy: Strategy, aggregation: str, *, silent: Bool
 ) -> Float:
     """Return what each row's advantages are multiplied by, so that the loss weighs prompts as the strategy wants.
 
@@ -76,7 +72,7 @@ def row_factors(
         tokens: [rows] that the loss counts.
         strategy: decides how prompts weigh.
         aggregation: how the loss averages.
-        by_group: whether a rollout is compared with others of its prompt, so that one alone has no advantage.
+        silent: [rollouts] of the batch whose advantage is 0 (`without_signal`).
 
     Returns:
         Factors [rows]; all 1 where verl's own view of the batch is right to the bit.
@@ -91,11 +87,24 @@ def row_factors(
         trained=~padding & (batch.weights[places] > 0.0),
         copies=copies if (copies > 1).any() else None,
     )
-    if by_group:
-        _, group_of, sizes = np.unique(batch.groups, return_inverse=True, return_counts=True)
-        lonely = (sizes[group_of] == 1) & ~np.isin(batch.groups, batch.spare_groups)
-        factors[~padding & lonely[places]] = 0.0
+    factors[~padding & silent[places]] = 0.0
     return factors
+
+
+def without_signal(batch: Batch, config: Any) -> Bool:
+    """Return which rollouts of a batch [rollouts] have an advantage of 0 because nothing differs in their group.
+
+    Where verl compares a rollout with others of its prompt, it leaves one alone its raw reward, and gives equal rewards
+    the rounding error of their mean over 1e-6. With a penalty inside the reward equal scores are no equal rewards.
+    """
+    if str(config.algorithm.adv_estimator) not in _BY_GROUP:
+        return np.zeros(len(batch), dtype=bool)
+    codes, labels = formulas.group_index(np.concatenate([batch.groups, batch.spare_groups]))
+    mute = np.bincount(codes, minlength=len(labels)) < 2
+    if not config.algorithm.use_kl_in_reward:
+        mute |= ~formulas.effective_groups(np.concatenate([batch.rewards, batch.spare_rewards]), codes)
+    silent: Bool = mute[codes][: len(batch)]
+    return silent
 
 
 def check_baseline(config: Any, strategy: Strategy) -> None:

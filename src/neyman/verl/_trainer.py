@@ -29,7 +29,7 @@ from neyman.ledger import Work
 from neyman.metrics import calibration
 from neyman.step import Batch, Budget, Request
 from neyman.verl import _checkpoint
-from neyman.verl._advantages import aggregation_of, estimator_of, is_by_group, row_factors, with_spares
+from neyman.verl._advantages import aggregation_of, estimator_of, row_factors, with_spares, without_signal
 from neyman.verl._fit import budget_of, check_config, check_strategy_fits, rows_of
 from neyman.verl._prompts import NUMBER, Prompts, numbered
 from neyman.verl._rounds import PARTITION, Rounds
@@ -52,7 +52,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
         ArgumentError: settings that contradict each other or verl's configuration; the message has the way out.
 
     Guarantee: under ``neyman.strategy=uniform`` every prompt of verl's batch gets ``rollout.n`` sessions, and
-    advantages are verl's own, unchanged.
+    advantages are verl's own, but for groups of equal rewards, which get 0 and not their mean's rounding error.
     """
 
     @property
@@ -177,7 +177,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
             mask.sum(-1).numpy(),
             self.controller.strategy,
             self._aggregation,
-            by_group=is_by_group(config),
+            silent=without_signal(drawn, config),
         )
         if (factors != 1.0).any():
             advantages = advantages * torch.as_tensor(factors, dtype=stock.dtype)[:, None]
