@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 import neyman
 from neyman.errors import ArgumentError
-from neyman.lab import Experiment, run
+from neyman.lab import Experiment, experiment, run
 from neyman.lab.experiment import play, policy_gradient, prompt_order
 from neyman.lab.features import features
 from neyman.lab.strategies import strategy_names
@@ -19,6 +20,10 @@ from neyman.lab.task import draw_prompts
 
 def gradient_of(policy):
     return torch.cat([p.grad.flatten() for p in policy.parameters()]).clone()
+
+
+def test_the_whole_loop_is_one_file_of_at_most_350_lines():
+    assert len(Path(experiment.__file__).read_text().splitlines()) <= 350
 
 
 def test_the_same_seed_gives_the_same_result_bit_for_bit_and_another_one_does_not(tiny, cache):

@@ -8,7 +8,6 @@ gradient step. Accuracy is exact, by teacher forcing, so curves carry no samplin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from neyman.beliefs import PromptId
 from neyman.controller import Controller
 from neyman.errors import ArgumentError
 from neyman.keyed import keyed_rng, keyed_seed
+from neyman.lab._one_thread import one_thread
 from neyman.lab.features import FEATURES, features
 from neyman.lab.oracle import ExactRates, OracleBelief
 from neyman.lab.policy import Policy, rollout_uniforms
@@ -341,14 +341,3 @@ def prompt_order(pool: int, prompts: int, seed: int) -> Iterator[list[PromptId]]
             epoch += 1
         yield list(waiting[:prompts])
         waiting = waiting[prompts:]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread, which is faster at this size and the same everywhere, and restore the setting."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

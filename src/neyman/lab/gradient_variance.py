@@ -11,7 +11,8 @@ import torch
 from neyman._checks import FloatP, IntP, integer
 from neyman.controller import Controller
 from neyman.keyed import keyed_rng
-from neyman.lab.experiment import Experiment, one_thread, play, policy_gradient
+from neyman.lab._one_thread import one_thread
+from neyman.lab.experiment import Experiment, play, policy_gradient
 from neyman.lab.oracle import ExactRates, OracleBelief
 from neyman.lab.policy import Policy
 from neyman.lab.strategies import build_strategy
