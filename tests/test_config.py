@@ -229,6 +229,7 @@ def test_lists_reach_a_strategy_as_tuples():
         ({"group_size": 4}, 2),
         ({"group_size": 8}, 4),
         ({"group_size": 4, "algorithm": "grpo"}, 3),
+        ({"group_size": 4, "algorithm": "reinforce++"}, 2),
         ({"group_size": 2}, 2),
     ],
 )
@@ -244,10 +245,30 @@ def test_small_groups_leave_vip_something_to_allocate(trainer, lower):
         ({"algorithm": "grpo"}, "grpo"),
         ({"algorithm": "grpo", "loss_type": "dr_grpo"}, "dr_grpo"),
         ({"algorithm": "grpo", "options": {"scale_rewards": "none"}}, "dr_grpo"),
+        ({"algorithm": "reinforce++", "loss_type": "dr_grpo"}, "reinforce++"),
     ],
 )
 def test_the_estimator_follows_the_trainer(trainer, estimator):
     assert estimator == from_mapping({"trainer": trainer}).estimator
+
+
+@pytest.mark.parametrize("name", ["sara", "vip", "neyman.presets.uniform:build"])
+def test_every_arm_trains_under_reinforce_plus_plus_where_the_algorithm_says_so(name):
+    trainer = {"algorithm": "reinforce++"}
+    config = from_mapping({"strategy": {"name": name}, "trainer": trainer, "baselines": ["reinforce-ada"]})
+    assert {"reinforce++"} == {config.build_strategy(arm).estimator for arm in (name, "reinforce-ada")}
+    config = from_mapping(
+        {"strategy": {"name": "sara", "options": {"estimator": "grpo"}}, "trainer": trainer}
+    )
+    assert config.build_strategy("sara").estimator == "reinforce++"
+
+
+@pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
+def test_a_strategy_that_names_reinforce_plus_plus_beside_another_algorithm_is_refused(algorithm):
+    strategy = {"name": "sara", "options": {"estimator": "reinforce++"}}
+    config = from_mapping({"strategy": strategy, "trainer": {"algorithm": algorithm}})
+    with pytest.raises(ArgumentError, match=r"set --trainer.algorithm reinforce\+\+ and leave estimator out"):
+        config.build_strategy("sara")
 
 
 @pytest.mark.parametrize(

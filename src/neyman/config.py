@@ -102,7 +102,10 @@ class StrategyConfig(Section):
 class TrainerConfig(Section):
     """The training run under TRL."""
 
-    algorithm: Literal["rloo", "grpo"] = Field(default="rloo", description="TRL's RLOOTrainer or GRPOTrainer")
+    algorithm: Literal["rloo", "grpo", "reinforce++"] = Field(
+        default="rloo",
+        description="TRL's RLOOTrainer or GRPOTrainer; 'reinforce++': the latter with advantages over the batch",
+    )
     prompts_per_step: int = Field(default=16, ge=1, description="prompts the data loader brings to a step")
     group_size: int = Field(
         default=8, ge=2, description="rollouts per prompt on average; times prompts_per_step: the budget"
@@ -113,7 +116,7 @@ class TrainerConfig(Section):
     learning_rate: float = Field(default=6e-4, gt=0, description="of AdamW, constant")
     max_completion_length: int = Field(default=6, ge=1, description="tokens; longer answers are cut")
     temperature: float = Field(default=1.0, gt=0, description="of sampling")
-    loss_type: str = Field(default="grpo", description="GRPOTrainer only: grpo, dr_grpo, dapo, ...")
+    loss_type: str = Field(default="grpo", description="not for rloo: grpo, dr_grpo, dapo, ...")
     beta: float = Field(default=0.0, ge=0, description="weight of the KL term to the starting policy")
     max_rollouts: int | None = Field(
         default=None,
@@ -203,8 +206,8 @@ class Config(Section):
     @property
     def estimator(self) -> str:
         """Name the gradient estimator whose variance strategies minimise."""
-        if self.trainer.algorithm == "rloo":
-            return "rloo"
+        if self.trainer.algorithm != "grpo":
+            return self.trainer.algorithm
         scale = self.trainer.options.get("scale_rewards", self.trainer.loss_type != "dr_grpo")
         return "grpo" if scale in (True, "group") else "dr_grpo"
 
@@ -238,7 +241,22 @@ class Config(Section):
             ) from error
         if not isinstance(made, Strategy):
             raise ArgumentError(f"strategy.name {name!r} must return a neyman.Strategy, got {made!r:.80}")
-        return made
+        return self._with_own_advantages(made)
+
+    def _with_own_advantages(self, made: Strategy) -> Strategy:
+        """Return the strategy with the advantages of trainer.algorithm, where no trainer of TRL brings them.
+
+        Raises:
+            ArgumentError: the strategy names REINFORCE++, trainer.algorithm another.
+        """
+        whitened = self.trainer.algorithm == "reinforce++"
+        if made.estimator == "reinforce++" and not whitened:
+            raise ArgumentError(
+                f"strategy {made.name!r} asks for estimator='reinforce++', but trainer.algorithm is "
+                f"{self.trainer.algorithm!r}: set --trainer.algorithm reinforce++ and leave estimator out of "
+                "strategy.options"
+            )
+        return made.with_options(estimator="reinforce++") if whitened else made
 
     def _made(self, name: str, options: dict[str, Any]) -> Any:
         if name not in PRESETS:
@@ -262,7 +280,7 @@ class Config(Section):
         own = (PRESETS[name].__kwdefaults__ or {}).get("lower")
         if own is None or own < self.trainer.group_size:
             return {}
-        least = 2 if self.estimator == "rloo" else 3
+        least = 3 if self.trainer.algorithm == "grpo" else 2
         return {"lower": max(least, self.trainer.group_size // 2)}
 
     def build_features(self, task: Task, strategy: Strategy) -> Any:

@@ -27,7 +27,8 @@ class Strategy:
         verdict: when a group is finished; None generates every group in full.
         close: "fixed_spend" trains everything that was generated; "fixed_train" generates until enough
             effective groups exist and trains only those; "streaming" hands groups out as they close.
-        estimator: how advantages are computed: "grpo", "dr_grpo", "rloo" or "reinforce++".
+        estimator: how advantages are computed: "grpo", "dr_grpo", "rloo" or "reinforce++". In TRL the trainer's
+            settings decide instead, except for "reinforce++", which it has no trainer for (docs/trl.md).
         prompts: prompts per step, as a multiple of those that the host brings.
         over_provision: how much wider than needed a wave of fresh prompts is, against further rounds; "auto"
             takes one over the observed share of effective groups, between 1 and 4; "belief" opens as many as will

@@ -152,9 +152,9 @@ def _arguments(config: Config, seed: int, folder: RunFolder) -> Any:
         "disable_tqdm": True,
     }
     kind: Any = RLOOConfig if settings.algorithm == "rloo" else GRPOConfig
-    if settings.algorithm == "grpo":
+    if settings.algorithm != "rloo":
         values["loss_type"] = settings.loss_type
-        values["scale_rewards"] = "group" if config.estimator == "grpo" else "none"
+        values["scale_rewards"] = "none" if config.estimator == "dr_grpo" else "group"
     legal = {field.name for field in fields(kind)}
     for name in settings.options:
         if name not in legal:

@@ -90,11 +90,47 @@ def check_baseline(trainer: Any, strategy: Strategy, *, is_rloo: bool) -> None:
         )
 
 
-def estimator(trainer: Any, *, is_rloo: bool) -> str:
-    """Return the name of the advantage that the trainer's settings ask for."""
+def estimator(trainer: Any, strategy: Strategy, *, is_rloo: bool, scores_itself: bool = False) -> str:
+    """Return the name of the advantages that train.
+
+    The trainer's settings decide among the group baselines, whatever the strategy names: TRL has a trainer or a
+    setting for each. REINFORCE++ has none, so that a strategy which names it is taken at its word.
+
+    Args:
+        trainer: a TRL trainer.
+        strategy: may name REINFORCE++.
+        is_rloo: whether it is RLOOTrainer.
+        scores_itself: whether a modulation brings advantages of its own (W-REINFORCE).
+
+    Raises:
+        ArgumentError: REINFORCE++ with a trainer, a setting or a modulation that asks for other advantages.
+    """
+    if strategy.estimator == "reinforce++":
+        _check_whitening(trainer, strategy, is_rloo=is_rloo, scores_itself=scores_itself)
+        return "reinforce++"
     if is_rloo:
         return "rloo"
     return "grpo" if getattr(trainer, "scale_rewards", "group") != "none" else "dr_grpo"
+
+
+def _check_whitening(trainer: Any, strategy: Strategy, *, is_rloo: bool, scores_itself: bool) -> None:
+    """Refuse what contradicts rewards summed over functions, then centred and scaled over the whole batch."""
+    scale = getattr(trainer, "scale_rewards", "group")
+    aggregation = getattr(trainer, "multi_objective_aggregation", "sum_then_normalize")
+    if is_rloo:
+        problem = "RLOOTrainer compares each rollout with the others of its prompt: use GRPOTrainer"
+    elif scores_itself:
+        problem = "modulation=WReinforce() brings advantages of its own: leave the modulation out"
+    elif scale != "group":
+        problem = f"scale_rewards={scale!r} asks for GRPO's centred rewards scaled otherwise: leave scale_rewards out"
+    elif aggregation != "sum_then_normalize":
+        problem = f"multi_objective_aggregation={aggregation!r} normalises each function in its groups: leave it out"
+    else:
+        return
+    raise ArgumentError(
+        f"strategy {strategy.name!r} asks for REINFORCE++ (estimator='reinforce++'), whose advantages are centred and "
+        f"scaled over the whole batch, but {problem}, or leave estimator out of the strategy"
+    )
 
 
 def total_reward(trainer: Any, matrix: Float) -> Float:

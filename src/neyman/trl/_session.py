@@ -99,7 +99,10 @@ class Session:
         self.token_factor = token_factor(self, modulation)
         world = int(trainer.accelerator.num_processes)
         self._aggregation = aggregation(trainer, strategy, is_rloo=self.is_rloo)
-        strategy = strategy.with_options(estimator=estimator(trainer, is_rloo=self.is_rloo))
+        named = estimator(
+            trainer, strategy, is_rloo=self.is_rloo, scores_itself=self._w_reinforce is not None
+        )
+        strategy = strategy.with_options(estimator=named)
         self.identity = describe(strategy.with_options(modulation=modulation))
         self.controller = Controller(
             strategy,
@@ -107,11 +110,11 @@ class Session:
             train_rows=rows,
             divisor=world,
             pool=self.prompts.ids,
-            retries=0.0 if self._is_direct() else retries,
+            retries=0.0 if self.needs_direct_path else retries,
             seed=int(trainer.args.seed),
             aggregation=self._aggregation,
         )
-        if self._is_direct() and (strategy.verdict is not None or strategy.allocate.probe):
+        if self.needs_direct_path and (strategy.verdict is not None or strategy.allocate.probe):
             raise ArgumentError(
                 f"strategy {strategy.name!r} draws in several rounds, which tools, environments and images do not "
                 "allow here: TRL sets them up once per batch. Use a strategy of one round, such as 'vip', 'dynamo' or "
@@ -133,7 +136,8 @@ class Session:
         self._direct: list[Request] = []
         self._logps: list[torch.Tensor] | None = None
 
-    def _is_direct(self) -> bool:
+    @property
+    def needs_direct_path(self) -> bool:
         """Whether TRL must generate the whole batch in its own single call."""
         trainer = self.trainer
         environments = getattr(trainer, "environment_factories", None) or getattr(
@@ -141,11 +145,6 @@ class Session:
         )
         columns = getattr(trainer.train_dataset, "column_names", None) or ()
         return bool(getattr(trainer, "tools", None) or environments or {"image", "images"} & set(columns))
-
-    @property
-    def needs_direct_path(self) -> bool:
-        """Whether TRL must generate the whole batch in its own single call."""
-        return self._is_direct()
 
     def _begin(self, inputs: list[dict[str, Any]]) -> None:
         self.generation.kept.forget()
@@ -295,7 +294,7 @@ class Session:
         return rewards - self.trainer.beta * self._kl(output) if self.is_rloo else rewards
 
     def advantages(self, matrix: Float, rewards: Float) -> Float:
-        """Return the advantages [all ranks' rows] that the trainer's own settings give over ragged groups.
+        """Return the advantages [all ranks' rows] over ragged groups: the trainer's own, or REINFORCE++'s.
 
         Rollouts that do not train but are in their group's baseline count in every statistic of it.
         """
@@ -308,6 +307,8 @@ class Session:
             matrix = np.concatenate([matrix, spares])
             rewards = np.concatenate([rewards, total_reward(self.trainer, spares)])
             groups = np.concatenate([groups, self.batch.spare_groups])
+        if self.controller.strategy.estimator == "reinforce++":
+            return formulas.group_advantages(rewards, groups, estimator="reinforce++")[:rows]
         if self.is_rloo:
             return rloo_advantages(self.trainer, rewards, groups)[:rows]
         return grpo_advantages(self.trainer, matrix, groups)[:rows]
@@ -342,7 +343,9 @@ class Session:
         """Whether TRL's own equal-group view of the batch is right to the bit, so that nothing is replaced."""
         size = int(self.trainer.num_generations)
         equal = np.repeat(np.arange(len(batch) // size), size)
-        whole = bool((batch.age == 0).all()) and not len(batch.spare_ids) and self._w_reinforce is None
+        if self._w_reinforce is not None or batch.estimator == "reinforce++":
+            return False
+        whole = bool((batch.age == 0).all()) and not len(batch.spare_ids)
         return bool(np.array_equal(batch.groups, equal) and (batch.weights == 1.0).all() and whole)
 
     @contextmanager
