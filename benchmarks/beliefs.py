@@ -76,6 +76,9 @@ def candidates(prompts: list[str], cache: Path) -> dict[str, Callable[[], belief
         "published GP (median bandwidth, eps .05)": make(beliefs.PublishedGP, plain),
         "published GP (bandwidth .4)": make(beliefs.PublishedGP, plain, bandwidth=0.4),
         "published GP (median, low rank)": make(beliefs.PublishedGP, plain, dense_limit=0),
+        "ridge regression (penalty 1)": make(beliefs.Ridge, plain),
+        # The best of 1, 10, 30, 100, 300 and 1,000 on this trace's first pass: chosen in hindsight.
+        "ridge regression (penalty 30)": make(beliefs.Ridge, plain, penalty=30.0),
         REFERENCE: make(beliefs.Counts, None, fade=1.0),
         "counts with GP prior": make(beliefs.CountsWithGP, full),
         "binomial residual, no features": make(beliefs.BinomialResidual, None),

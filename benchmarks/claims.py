@@ -59,9 +59,15 @@ def _table(header: list[str], rows: list[list[str]]) -> list[str]:
     ]
 
 
+def quoted(results: dict[str, Any]) -> dict[str, Any]:
+    """Return the claims that quote other results, judged by those as they are now."""
+    chosen = [claim for claim in CLAIMS if claim.quotes and claim.name in results["claims"]]
+    return {claim.name: judge(claim, results["seed"], results["scale"], None) for claim in chosen}
+
+
 def page(results: dict[str, Any]) -> str:
     """Return the page, every figure of which is in the JSON."""
-    claims = results["claims"]
+    claims = {**results["claims"], **quoted(results)}
     lines = [
         "# Which claims hold",
         "",
@@ -72,7 +78,8 @@ def page(results: dict[str, Any]) -> str:
         "counts)."
         f" Seed {results['seed']}, one generator a claim; ± is one Monte Carlo or sampling standard error, a figure"
         ' without it is exact or quoted; "expected" is the formula\'s value, or a prediction. What needs training is'
-        " not judged here: a command is named instead.",
+        " judged by the lab's tables where they hold it (undecided: their intervals leave both possible); where they"
+        " do not, it is said what would be run.",
         "",
         *_table(
             ["claim", "source", "verdict"],

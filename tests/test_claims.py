@@ -13,7 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "benchmarks" / "claims.py"
 RESULTS = json.loads((ROOT / "benchmarks" / "results" / "claims.json").read_text())
-VERDICTS = {"holds", "holds under a condition", "false", "not tested here"}
+VERDICTS = {"holds", "holds under a condition", "false", "undecided", "not tested here"}
+
+
+LAB = ROOT / "benchmarks" / "results" / "lab.json"
 
 
 def script(*words: object) -> None:
@@ -57,3 +60,17 @@ def test_the_tests_that_a_claim_names_exist(name):
     for path, test in re.findall(r"(tests/\S+?\.py)(?:::(\w+))?", RESULTS["claims"][name]["also"]):
         text = (ROOT / path).read_text()
         assert not test or f"def {test}(" in text, test
+
+
+def test_the_page_quotes_the_labs_table_as_it_is():
+    page = (ROOT / "docs" / "claims.md").read_text()
+    section = page.split("## vip-accuracy\n")[1].split("\n## ")[0]
+    for regime, figures in json.loads(LAB.read_text())["regimes"].items():
+        gap = figures["strategies"]["vip"]["difference_to_reference"]
+        (shown,) = re.findall(
+            rf"{regime}: final accuracy of `vip` minus `uniform`, points \| (\S+) ± (\S+)", section
+        )
+        assert float(shown[0]) == pytest.approx(100 * gap["mean"], abs=0.051)
+        assert float(shown[1]) == pytest.approx(100 * (gap["high"] - gap["mean"]) / 2.776, rel=0.1)
+        names_a_winner = gap["low"] > 0 or gap["high"] < 0
+        assert not (names_a_winner and "**Undecided.**" in section)

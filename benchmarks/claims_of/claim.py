@@ -11,8 +11,9 @@ import numpy as np
 HOLDS: Final = "holds"
 CONDITION: Final = "holds under a condition"
 FALSE: Final = "false"
+UNDECIDED: Final = "undecided"  # measured, and the interval holds both
 UNTESTED: Final = "not tested here"
-VERDICTS: Final = (HOLDS, CONDITION, FALSE, UNTESTED)
+VERDICTS: Final = (HOLDS, CONDITION, FALSE, UNDECIDED, UNTESTED)
 
 VIP: Final = "VIP, arXiv 2602.01601"
 SARA: Final = "SARA, arXiv 2607.26253"
@@ -63,13 +64,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim in our own words, who makes it, its check, and another command that shows it."""
+    """A claim in our own words, who makes it, its check, and another command that shows it.
+
+    One that ``quotes`` takes all its figures from other files of results, and is judged anew when the page is rendered.
+    """
 
     name: str
     says: str
     source: str
     check: Callable[[Run], Finding]
     also: str = ""
+    quotes: bool = False
 
 
 def pending() -> Finding:

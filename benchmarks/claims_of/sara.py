@@ -258,13 +258,23 @@ CLAIMS = [
     Claim("sara-gradient-norm", "The number of effective groups bounds the expected squared gradient norm from below.",
           SARA, energy),
     Claim("sara-tokens", "More tokens are saved than rollouts.", SARA,
-          untested("Depends on how long a model's failures are; replay answers it from logs that have token counts."),
-          "neyman replay LOGS --strategies dynamic-sampling,sara --out DIR"),
+          untested("Holds where failures are longer than successes, which is the model's matter. The lab charges wrong "
+                   "answers more tokens by a flag (`--failure-tokens`, at 16 four times a right one's) and reports "
+                   "accuracy at equal rollouts and at equal tokens: the claim is that `sara` gains on "
+                   "`dynamic-sampling` from the first to the second. No comparison in benchmarks/results holds both "
+                   "strategies with that flag. `neyman replay` answers it for a log that has token counts."),
+          "neyman compare --strategies uniform,dynamic-sampling,sara --failure-tokens 16 --seeds 5 --out DIR"),
     Claim("sara-shift", "The share of effective groups stays near 1 while a predictor's falls when the policy "
           "shifts.", SARA,
-          untested("Trained groups are mixed by construction; what a shift costs in rollouts needs training."),
-          "neyman compare --strategies uniform,sara,dps,mopps --drift 0.3 --out DIR"),
+          untested("`sara` trains mixed groups by construction, so that the first half is true of any run; the second "
+                   "is about the effective groups a step of strategies that predict (`dps`, `mopps`), with the "
+                   "weights moved at random beside the training (`--drift`, in learning rates a step) and without. "
+                   "No comparison in benchmarks/results holds these with that flag."),
+          "neyman compare --strategies uniform,sara,dps,mopps --drift 0.3 --seeds 5 --out DIR"),
     Claim("sara-estimators", "PPO, GRPO, RLOO and REINFORCE++ all gain.", SARA,
-          untested("Needs training; there is no critic, hence no PPO, in the lab."),
-          "neyman compare --strategies uniform,sara --estimator grpo --out DIR"),
+          untested("The lab's table is RLOO's. It has GRPO, Dr. GRPO and REINFORCE++ by a flag (`--estimator`), each a "
+                   "comparison of its own that has to be run; the claim is that `sara` is ahead of `uniform` and "
+                   "`dynamic-sampling` at equal rollouts under each. There is no critic in the lab, hence no PPO: "
+                   "verl has one, under which it would take a run on its cluster."),
+          "neyman compare --strategies uniform,dynamic-sampling,sara --estimator grpo --seeds 5 --out DIR"),
 ]  # fmt: skip

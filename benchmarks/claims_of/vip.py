@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import neyman
+from claims_of import training
 from claims_of.claim import (
     CONDITION,
     FALSE,
@@ -22,7 +23,6 @@ from claims_of.claim import (
     mean_error,
     pending,
     tested,
-    untested,
 )
 from neyman.formulas import inverse_accuracy, inverse_variance, mixed_probability, relaxed_counts
 
@@ -243,11 +243,10 @@ CLAIMS = [
           heuristics,
           "pytest tests/formulas/test_water.py::test_baselines_lean_the_way_their_names_say"),
     Claim("vip-weaker-policies", "Weaker policies gain more.", VIP,
-          untested("Needs training from several starting policies."),
-          "neyman compare --strategies uniform,vip --regimes hard,ushape,easy --seeds 5 --out DIR"),
+          training.weaker,
+          "neyman compare --strategies uniform,vip --regimes hard,ushape,easy --seeds 5 --out DIR", quotes=True),
     Claim("vip-accuracy", "Lower gradient variance becomes higher accuracy at the same rollouts.", VIP,
-          untested("Needs training; benchmarks/RESULTS.md has the demo, where no winner between `vip` and "
-                   "`uniform` can "
-                   "be named."),
-          "neyman compare --strategies uniform,vip,vip-oracle,ridge,inverse-variance --seeds 5 --out DIR"),
+          training.accuracy,
+          "neyman compare --strategies uniform,vip,inverse-accuracy,inverse-variance --regimes hard,ushape,easy "
+          "--seeds 5 --out DIR", quotes=True),
 ]  # fmt: skip
