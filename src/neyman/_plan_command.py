@@ -80,7 +80,9 @@ def plan_command(words: list[str]) -> int:
         )
     console.print(
         "Uniform allocation generates what dynamic sampling does, and trains the dead groups too. Savings are of "
-        "rollouts for one effective group; they say nothing of accuracy.",
+        "rollouts for one effective group; they say nothing of accuracy. `speed` and `pilot-commit` are taken at their "
+        "defaults, every prompt met for the first time. All other strategies depend on what they remember of each "
+        "prompt, or train groups of other sizes: `neyman replay` answers for those.",
         markup=False,
     )
     if command.out is not None:

@@ -6,6 +6,7 @@ import pytest
 
 from neyman import Budget, Controller, Fate, StopReason, preset
 from scripted import Script
+from strategies import Host, run_step
 
 
 def controller(rows, budget, *, screen=2, then=3, pool=None, **options):
@@ -53,6 +54,32 @@ def test_what_is_screened_and_not_needed_is_not_completed_and_waits_within_its_a
     host.step(resumed, ["f"])
     assert resumed.ledger.rollouts(Fate.EXPIRED) == 2, "c is too old by now"
     assert resumed.held_rollouts == []
+
+
+@pytest.mark.parametrize("age", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("name", "options"), [("speed", {"screen": 2, "then": 6}), ("pilot-commit", {"pilot": 4, "commit": 4})]
+)
+def test_what_waits_is_bounded_by_its_age(name, options, age):
+    # The public max_buffer_size (SPEED) and max_size (Pilot-Commit) are never enforced. Here nothing waits longer than
+    # max_age steps, so that the store holds at most what the last max_age steps and this one drew: max_age + 1 budgets.
+    budget, pool = 160, 400
+    strategy = preset(name, max_age=age, over_provision=6.0, **options)
+    run = Controller(strategy, Budget(rollouts=budget), pool=range(pool), train_rows=32, fill="none")
+    host = Host(rates=dict.fromkeys(range(pool), 0.5))  # nearly every group passes, one in eight is needed
+    drawn_at: dict[int, int] = {}
+    passed_over, most = 0, 0
+    for step in range(16):
+        _, asked = run_step(run, host, [(4 * step + i) % pool for i in range(4)])
+        drawn_at |= {rollout: step for request in asked for rollout in request.rollout_ids}
+        held = run.held_rollouts
+        assert all(step - drawn_at[rollout] <= age for rollout in held)
+        assert len(held) <= sum(at >= step - age for at in drawn_at.values()) <= (age + 1) * budget
+        passed_over, most = (
+            passed_over + sum(drawn_at[rollout] == step for rollout in held),
+            max(most, len(held)),
+        )
+    assert 0 < most < passed_over, "more was left over in all than ever waited at once"
 
 
 def test_no_prompt_that_the_loader_brings_is_lost_on_a_step_that_trains():

@@ -253,6 +253,8 @@ def test_a_plan_from_counts_and_from_a_beta(neyman, log, tmp_path):
     status, said = neyman("plan", "--beta", 1, 1)
     assert status == 0
     assert "groups of 32: the yield condition of early verdicts fails" in said
+    assert "speed" in said
+    assert "`neyman replay` answers for those" in said
     assert neyman("plan", log)[0] == 0  # sizes that the counts allow
     for words, message in (
         ((), "files of counts or --beta A B"),

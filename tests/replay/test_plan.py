@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neyman import formulas
+from neyman import formulas, preset
 from neyman.errors import ArgumentError
 from neyman.replay import BetaDifficulty, CountDifficulty, plan, plan_of, read_logs
 from replay.records import build_trace
@@ -68,7 +68,45 @@ def test_signal_kept_agrees_with_the_formula_of_verdicts(k, n):
     p = (nodes + 1) / 2
     kept = formulas.signal_kept(p, k, n)
     expected = (weights * kept * p * (1 - p)).sum() / (weights * p * (1 - p)).sum()
-    assert _signal_kept(BetaDifficulty(1, 1), k, n) == pytest.approx(expected)
+    assert _signal_kept(BetaDifficulty(1, 1), k, n, (0, n)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["speed", "pilot-commit"])
+@pytest.mark.parametrize("k", [3, 4, 8, 32])
+def test_screening_rules_cost_and_keep_what_playing_them_does(name, k):
+    """The plan's closed forms against the presets' own verdicts, played on drawn outcomes."""
+    rng, groups = np.random.default_rng([k, len(name)]), 40_000
+    outcomes = rng.random((groups, k)) < rng.beta(0.5, 0.7, groups)[:, None]
+    verdict = preset(name).verdict
+    look, *_ = verdict.looks(k)
+    table = np.array([verdict.decide(s, look, k, (1.0, 1.0)) == "commit" for s in range(look + 1)])
+    passed = table[outcomes[:, :look].sum(axis=1)]
+    spent, wins = np.where(passed, k, look), outcomes.sum(axis=1)
+    way = plan(BetaDifficulty(0.5, 0.7), k).ways[name]
+    assert way.probe == look
+    for top, bottom, expected in (
+        (spent, passed, way.rollouts_per_group.mean),
+        (passed * wins * (k - wins), wins * (k - wins), way.signal_kept),
+    ):
+        ratio = top.mean() / bottom.mean()
+        error = (top - ratio * bottom).std() / bottom.mean() / np.sqrt(groups)
+        assert abs(ratio - expected) <= 4.5 * error + 1e-12
+
+
+@pytest.mark.parametrize("name", ["speed", "pilot-commit"])
+def test_screening_rules_are_planned_without_bias_from_counts(name):
+    rng = np.random.default_rng(3)
+    counts = CountDifficulty(rng.binomial(8, rng.beta(0.5, 0.7, 4000)), np.full(4000, 8))
+    found, truth = (plan(one, 8).ways[name] for one in (counts, BetaDifficulty(0.5, 0.7)))
+    half = (found.rollouts_per_group.high - found.rollouts_per_group.low) / 2
+    assert abs(found.rollouts_per_group.mean - truth.rollouts_per_group.mean) < 2.5 * half
+    assert found.signal_kept == pytest.approx(truth.signal_kept, abs=0.02)
+
+
+def test_in_groups_of_four_speed_is_dynamic_sampling():
+    one = plan(BetaDifficulty(0.5, 0.7), 4)
+    assert one.ways["speed"].rollouts_per_group == one.ways["dynamic-sampling"].rollouts_per_group
+    assert one.ways["speed"].signal_kept == 1.0
 
 
 def test_a_budget_buys_groups_and_no_effective_group_is_said_plainly():

@@ -83,6 +83,39 @@ def test_counts_without_visits_are_a_static_pool_and_equal_prompts_add_up(tmp_pa
     assert any("static pool" in sentence for sentence in found.sentences())
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(("k", "n"), [("k", "n"), ("K", "N")])
+def test_columns_k_and_n_are_k_of_n(tmp_path, suffix, k, n):
+    rows = [{"prompt": p, k: s, n: 8} for p, s in (("x", 3), ("y", 0))]
+    trace, found, _ = read_logs([write(tmp_path / f"c.{suffix}", rows)])
+    assert per_prompt(trace) == [[(3, 8)], [(0, 8)]]
+    assert any(f"successes from '{k}', trials from '{n}'" in sentence for sentence in found.sentences())
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "x", "k": 3},  # of how many?
+        {"prompt": "x", "n": 8},
+        {"prompt": "x", "n": 8, "c": 3, "k": 1},  # pass@1 of 8 samples, 3 of them right
+        {"k": 3, "n": 8},  # of which prompt?
+    ],
+)
+def test_columns_k_and_n_are_not_guessed_where_they_may_mean_something_else(tmp_path, row):
+    with pytest.raises(ArgumentError, match=r"Name them, as in --columns"):
+        read_logs([write(tmp_path / "c.csv", [row])])
+
+
+def test_columns_k_and_n_beside_rewards_are_no_counts(tmp_path):
+    rows = [{"prompt": "x", "reward": r, "k": 4, "n": 8} for r in (0, 1, 1)]
+    trace, found, _ = read_logs([write(tmp_path / "r.jsonl", rows)])
+    assert per_prompt(trace) == [[(2, 3)]]
+    assert found.has_rollouts
+    said = [{"prompt": "x", "grade": r, "k": 4, "n": 8} for r in (0, 1)]
+    trace, _, _ = read_logs([write(tmp_path / "s.jsonl", said)], columns=["reward=grade"])
+    assert per_prompt(trace) == [[(1, 2)]]
+
+
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)).filter(sum), min_size=1, max_size=4),

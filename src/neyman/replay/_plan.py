@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from neyman import formulas
 from neyman._checks import FloatP, integer, real
 from neyman.keyed import keyed_rng
+from neyman.presets import preset
 from neyman.replay._difficulty import CountDifficulty, Difficulty
 from neyman.replay._trace import Trace
 
@@ -31,7 +34,8 @@ class WayPlan:
     """One way to find effective groups of k.
 
     Args:
-        probe: rollouts after which a pure group is given up; k completes every group.
+        probe: rollouts after which a pure group is given up (`pilot-commit`: one outside its band); k completes
+            every group.
         rollouts_per_group: expected rollouts for one effective group.
         saving: of rollouts against dynamic sampling, which completes and discards; negative costs more.
         groups: effective groups that the budget buys; None without a budget.
@@ -57,7 +61,8 @@ class SizePlan:
         dead: their sum, the share without signal.
         yield_holds: whether early verdicts at SARA's threshold buy more effective groups than full groups.
         ways: name -> what it costs: "dynamic-sampling" (uniform allocation generates the same, and trains the
-            dead groups too), "sara", "best probe", "perfect choice" (the floor: only effective groups opened).
+            dead groups too), "sara"; "speed" and "pilot-commit" at their presets' defaults; "best probe", "perfect
+            choice" (the floor: only effective groups opened).
     """
 
     group_size: int
@@ -80,7 +85,8 @@ def plan(
     """Return what a pool of this difficulty lets one expect at one group size.
 
     With Q = E[(1-p)^n + p^n] for groups pure after n: completing all costs k / (1 - Q_k) rollouts an effective
-    group; giving pure ones up after n costs (k - (k-n) Q_n) / (1 - Q_n).
+    group; giving pure ones up after n costs (k - (k-n) Q_n) / (1 - Q_n). `pilot-commit` gives up all outside a band
+    of pass rates, with Q_n the chance of that. What strategies remember of earlier visits is in none of these.
 
     Args:
         difficulty: of the pool.
@@ -106,20 +112,26 @@ def plan(
     some = difficulty.usable(k) if isinstance(difficulty, CountDifficulty) else difficulty
     lengths = range(_MIN_PROBE, k + 1)
     pure = some.moments([(n, 0) for n in lengths] + [(0, n) for n in lengths])
-    means = _resampled(pure)  # [1 + resamples, 2 len(lengths)]
-    lost, won = means[:, : len(lengths)], means[:, len(lengths) :]
+    pilot, refused = _pilot(k)
+    outside = some.moments([(pilot - s, s) for s in refused]) @ [float(comb(pilot, s)) for s in refused]
+    means = _resampled(np.column_stack([pure, outside]))  # [1 + resamples, 2 len(lengths) + 1]
+    lost, won = means[:, : len(lengths)], means[:, len(lengths) : -1]
     cost = _cost(lost + won, np.array(lengths), k)
     full = cost[:, -1]
     sara = min(max(_MIN_PROBE, *formulas.abandon_index(k, threshold)), k)
     best = _MIN_PROBE + int(np.argmin(cost[0]))
+    speed = _first_look("speed", k)
     spend = {
         "dynamic-sampling": (k, full),
         "sara": (sara, cost[:, sara - _MIN_PROBE]),
+        "speed": (speed, cost[:, speed - _MIN_PROBE]),
+        "pilot-commit": (pilot, _cost(means[:, -1], np.array(pilot), k)),
         "best probe": (best, cost[:, best - _MIN_PROBE]),
         "perfect choice": (k, np.full(len(full), float(k))),
     }
     ways = {}
     for name, (probe, rollouts) in spend.items():
+        given_up = refused if name == "pilot-commit" else (0, probe)
         with np.errstate(invalid="ignore", divide="ignore"):
             saving, groups = 1.0 - rollouts / full, (budget or 0) / rollouts
         ways[name] = WayPlan(
@@ -127,7 +139,7 @@ def plan(
             rollouts_per_group=_expected(rollouts),
             saving=_expected(saving),
             groups=None if budget is None else _expected(groups),
-            signal_kept=_signal_kept(some, k, probe),
+            signal_kept=_signal_kept(some, k, probe, given_up),
         )
     return SizePlan(
         group_size=k,
@@ -173,21 +185,36 @@ def _cost(pure: FloatP, lengths: FloatP, k: int) -> FloatP:
     return cost
 
 
-def _signal_kept(difficulty: Difficulty, k: int, n: int) -> float:
-    """1 - E[s (k-s); the first n are pure] / E[s (k-s)], with E[s (k-s)] = k (k-1) E[p (1-p)]."""
-    m = k - n
-    moments = difficulty.moments(
-        [(1, 1), (n, 1), (n, 2), (1, n), (2, n)] if m > 1 else [(1, 1), (n, 1), (1, n)]
-    )
-    spread, *rest = moments.mean(axis=0)
-    if not spread or not m:
-        return 1.0
-    if m == 1:
-        lost = (k - 1) * (rest[0] + rest[1])
-    else:
-        # n failures, then X ~ Bin(m, p) successes: E[X (k-X)] = m (k-1) p - m (m-1) p^2; and the mirror image.
-        lost = m * (k - 1) * (rest[0] + rest[2]) - m * (m - 1) * (rest[1] + rest[3])
-    return float(np.clip(1.0 - lost / (k * (k - 1) * spread), 0.0, 1.0))
+def _first_look(name: str, k: int) -> int:
+    """Return the rollouts after which a preset judges a group of k."""
+    verdict = preset(name).verdict
+    assert verdict is not None
+    return verdict.looks(k)[0]
+
+
+def _pilot(k: int) -> tuple[int, tuple[int, ...]]:
+    """Return the rollouts of `pilot-commit`'s pilot, and the numbers of successes at which it gives a group up."""
+    verdict, n = preset("pilot-commit").verdict, _first_look("pilot-commit", k)
+    assert verdict is not None
+    return n, tuple(s for s in range(n + 1) if verdict.decide(s, n, k, (1.0, 1.0)) != "commit")
+
+
+def _signal_kept(difficulty: Difficulty, k: int, n: int, given_up: Sequence[int]) -> float:
+    """1 - E[s (k-s); of the first n as many succeed as is given up] / E[s (k-s)].
+
+    With x successes of the first n and Y ~ Bin(m, p) of the other m = k-n: E[(x+Y) (k-x-Y)] = x (n-x) + x m (1-p) +
+    (n-x) m p + m (m-1) p (1-p); and E[s (k-s)] = k (k-1) E[p (1-p)].
+    """
+    powers, weights, m = [(1, 1)], [], k - n
+    for x in given_up:
+        parts = {(0, 0): x * (n - x), (1, 0): x * m, (0, 1): (n - x) * m, (1, 1): m * (m - 1)}
+        for (fails, wins), weight in parts.items():
+            if weight:
+                powers.append((n - x + fails, x + wins))
+                weights.append(float(comb(n, x) * weight))
+    spread, *rest = difficulty.moments(powers).mean(axis=0)
+    lost = float(np.dot(weights, rest))
+    return float(np.clip(1.0 - lost / (k * (k - 1) * spread), 0.0, 1.0)) if spread else 1.0
 
 
 def _expected(values: FloatP) -> Expected:
