@@ -156,43 +156,49 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
         return {f"neyman/{name}": float(value) for name, value in numbers.items()}
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        drawn, config = self._drawn, self.config
+        drawn = self._drawn
         if drawn is None:
             raise ContractError("verl computes advantages of a step that was not drawn")
         places = np.array([self._places.get(key, -1) for key in batch.keys], dtype=np.int64)
         self._group(batch, drawn, places)
         batch = super()._compute_advantage(batch, metrics)
-        fields = ["advantages", "response_mask", "entropy", "old_log_probs"]
-        wanted = fields if self._modulation is not None else fields[:2]
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=wanted)
+        needed = ["advantages", "response_mask"]
+        if self._modulation is not None:
+            needed += ["entropy", "old_log_probs"]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=needed)
         nested, padded = data["response_mask"], data.to_padded_tensor()
-        mask, stock = padded["response_mask"], padded["advantages"]
-        advantages = stock
+        stock = padded["advantages"]
+        advantages = self._weighed(drawn, places, stock, padded)
+        if advantages is stock:
+            return batch
+        changed = tu.get_tensordict({"advantages": response_to_nested(advantages, nested)})
+        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=changed)
+
+    def _weighed(self, drawn: Batch, places: np.ndarray, advantages: torch.Tensor, rows: Any) -> torch.Tensor:
+        """Return the advantages [rows, tokens] that train; verl's own tensor where nothing is to be changed."""
+        mask = rows["response_mask"]
         if len(drawn.spare_ids):
-            values = np.where(places < 0, 0.0, with_spares(drawn, estimator_of(config))[places])
-            advantages = torch.as_tensor(values, dtype=stock.dtype)[:, None] * mask
+            values = np.where(places < 0, 0.0, with_spares(drawn, estimator_of(self.config))[places])
+            advantages = torch.as_tensor(values, dtype=advantages.dtype)[:, None] * mask
         factors = row_factors(
             drawn,
             places,
             mask.sum(-1).numpy(),
             self.controller.strategy,
             self._aggregation,
-            silent=without_signal(drawn, config),
+            silent=without_signal(drawn, self.config),
         )
         if (factors != 1.0).any():
-            advantages = advantages * torch.as_tensor(factors, dtype=stock.dtype)[:, None]
+            advantages = advantages * torch.as_tensor(factors, dtype=advantages.dtype)[:, None]
         if self._modulation is not None:
             advantages = advantages * token_factor(
                 self._modulation,
-                logps=padded["old_log_probs"],
-                entropies=padded["entropy"],
+                logps=rows["old_log_probs"],
+                entropies=rows["entropy"],
                 advantages=advantages,
                 mask=mask,
             )
-        if advantages is stock:
-            return batch
-        changed = tu.get_tensordict({"advantages": response_to_nested(advantages, nested)})
-        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=changed)
+        return advantages
 
     def _group(self, batch: KVBatchMeta, drawn: Batch, places: np.ndarray) -> None:
         """Let verl see one group per prompt: its rollouts of several rounds came under several uids."""
