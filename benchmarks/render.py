@@ -2,94 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
+from asked import VARIANTS
+from headline import headline
+from marks import HERE
+from marks import interval as _interval
+from marks import kept as _load
+from marks import table as _table
 from render_bias import gradient_bias
-
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results"
-# The demo again under other conditions: file name -> (heading, command of neyman).
-VARIANTS: dict[str, tuple[str, list[str]]] = {
-    "demo_other_seeds": ("The demo on five other seeds", ["train", "--seeds", "10", "11", "12", "13", "14"]),
-    "demo_twice_as_long": (
-        "The demo at twice the budget, with `vip`",
-        ["train", "--trainer.steps", "96", "--baselines", "uniform", "vip"],
-    ),
-    "hard": (
-        "The hard regime, 16 prompts x 8 rollouts a step",
-        ["train", "--task.regime", "hard", "--trainer.steps", "80"],
-    ),
-    "hard_small_groups": (
-        "The hard regime, 32 prompts x 4 rollouts a step",
-        ["train", "--task.regime", "hard", "--trainer.steps", "80", "--trainer.prompts-per-step", "32",
-         "--trainer.group-size", "4"],
-    ),
-}  # fmt: skip
-
-# What the lab and the replay are asked, beside where to.
-LAB = ["--regimes", "hard,ushape,easy", "--strategies", "core", "--seeds", "5", "--rates", "6e-4,1.2e-3,2.4e-3",
-       "--rollouts", "16000"]  # fmt: skip
-ALL = ["--regimes", "hard,ushape", "--strategies", "all", "--seeds", "5", "--rates", "6e-4,1.2e-3,2.4e-3",
-       "--rollouts", "16000"]  # fmt: skip
-_ALIKE = (
-    "In groups of 4 `speed`'s screening of 4 is the whole group, which makes it `dynamic-sampling`; `ridge` without "
-    "features is `uniform`."
-)
-SIZES = ["--strategies", "uniform,dynamic-sampling,neyman,oracle", "--seeds", "5", "--group-sizes", "2,4,8",
-         "--rollouts", "16000"]  # fmt: skip
-# At two rates that surround each regime's best.
-LAB_SIZES = {
-    "lab_sizes_hard": ["--regimes", "hard", *SIZES, "--rates", "1.2e-3,2.4e-3"],
-    "lab_sizes": ["--regimes", "ushape,easy", *SIZES, "--rates", "3e-4,6e-4"],
-}
-ASIDE = ["--regimes", "hard,ushape", "--strategies", "uniform,neyman,oracle", "--seeds", "5", "--rates", "6e-4,1.2e-3",
-         "--rollouts", "16000"]  # fmt: skip
-# The lab under other conditions: file name -> (what is different, flags).
-CONDITIONS: dict[str, tuple[str, list[str]]] = {
-    "lab_metadata": ("beliefs are told family and first digit", ["--features", "metadata"]),
-    "lab_hidden": ("beliefs are told the first policy's state on the prompt", ["--features", "hidden"]),
-    "lab_many_epochs": ("256 prompts, each visited many times", ["--pool", "256"]),
-    "lab_noise": ("a tenth of all verdicts flipped", ["--reward-noise", "0.1"]),
-    "lab_lengths": ("wrong answers cost 4 times the tokens", ["--failure-tokens", "16"]),
-    "lab_drift": ("weights also move at random", ["--drift", "0.3"]),
-}
-LABS = {
-    "lab": LAB,
-    "lab_all": ALL,
-    **LAB_SIZES,
-    **{name: [*ASIDE, *flags] for name, (_, flags) in CONDITIONS.items()},
-}
-REPLAY = ["--seeds", "3", "--passes", "20"]
-# As published, where our defaults differ: without a floor, without fading, uncorrected.
-PUBLISHED = ["--strategies", "sara:variant=published,dynamo:variant=published,vip:variant=published,dps:revisit=1000,"
-             "mopps:fade=1,greso:fade=1,curriculum:revisit=1000", *REPLAY]  # fmt: skip
-REPLAYS = {"replay": REPLAY, "replay_published": PUBLISHED}
-
-
-def _load(name: str) -> dict[str, Any] | None:
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def _table(header: list[str], rows: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
-
-
-def _interval(value: dict[str, Any] | None, scale: float = 1.0, digits: int = 1) -> str:
-    if not value or value.get("mean") is None:
-        return "-"
-    mean = f"{scale * value['mean']:,.{digits}f}"
-    if value.get("is_lower_bound"):
-        return f"at least {mean} ({value['reached']} of {value['seeds']} seeds)"
-    if value.get("censored"):
-        return "not reached"
-    if value.get("low") is None:
-        return mean
-    if value.get("high") is None:
-        return f"{mean} ({scale * value['low']:,.{digits}f} to never)"
-    return f"{mean} ({scale * value['low']:,.{digits}f} to {scale * value['high']:,.{digits}f})"
+from render_lab import lab
+from render_methods import write_pages
+from render_replay import replay
+from render_results import strategies
 
 
 def _comparison(figures: dict[str, Any]) -> list[str]:
@@ -211,151 +136,6 @@ def gradient_variance(figures: dict[str, Any]) -> list[str]:
     ]
 
 
-def replay(figures: dict[str, Any]) -> list[str]:
-    """Render every strategy on the real trace."""
-    published = _load("replay_published")
-    sections = [
-        "## Every strategy on a real GRPO training trace",
-        "",
-        f"`neyman replay DIR/dsr_sub_trace.parquet {' '.join(REPLAY)} --out replay`: groups of 8, 95 % intervals over "
-        "seeds (orders of prompts and of recorded rollouts). Replay judges spending and prediction, not accuracy; what "
-        "is asked beyond the recorded rollouts of a visit comes from its neighbours. `*`: trains groups of several "
-        "sizes, so mixed groups of any size count (docs/replay.md).",
-        "",
-        *_replayed(figures),
-    ]
-    if published is not None:
-        sections += [
-            "",
-            "The same where a default here is not the published rule, as published: "
-            f"`neyman replay DIR/dsr_sub_trace.parquet {' '.join(PUBLISHED)} --out replay_published`",
-            "",
-            *_replayed(published),
-        ]
-    return sections
-
-
-def _replayed(figures: dict[str, Any]) -> list[str]:
-    def pm(value: dict[str, float | None], digits: int = 3) -> str:
-        if value.get("mean") is None:
-            return "-"
-        mean = f"{value['mean']:.{digits}f}"
-        return (
-            mean if value.get("low") is None else f"{mean} ± {(value['high'] - value['low']) / 2:.{digits}f}"
-        )
-
-    rows = [
-        [f"`{name}`", pm(s["effective_ratio"]), pm(s["effective_groups_per_1000_rollouts"], 1),
-         pm(s["waste_factor"]) + (" *" if s.get("waste_factor_counts") == "any" else ""), pm(s["signal_kept"]),
-         pm(s["coverage"]), pm(s["max_revisit_gap"], 1), pm(s["log_loss"]), pm(s["rounds_per_step"], 1),
-         pm(s["beyond_share"], 2)]
-        for name, s in figures["strategies"].items()
-    ]  # fmt: skip
-    header = ["strategy", "effective ratio", "effective groups per 1,000 rollouts", "waste factor", "signal kept",
-              "coverage", "longest gap, passes", "log-loss", "rounds a step", "beyond the record"]  # fmt: skip
-    return _table(header, rows)
-
-
-def lab(figures: dict[str, Any]) -> list[str]:
-    """Render learning curves in the lab."""
-    sections = [
-        "## Learning curves in the lab",
-        "",
-        f"`neyman compare {' '.join(LAB)} --out lab`: each seed at the learning rate that was best on the other seeds; "
-        "the reference is `uniform` at its best; 95 % intervals.",
-    ]
-    sections += _regimes(figures)
-    everything = _load("lab_all")
-    if everything is not None:
-        sections += [
-            "",
-            "### Every preset",
-            "",
-            f"`neyman compare {' '.join(ALL)} --out lab_all`, as above. {_ALIKE}",
-            *_regimes(everything, level="####"),
-        ]
-    return [*sections, *_sizes(), *_conditions()]
-
-
-def _regimes(figures: dict[str, Any], level: str = "###") -> list[str]:
-    """Render a table of strategies for each regime."""
-    header = ["strategy", "final accuracy, %", "paired difference, points", "rollouts to uniform's final",
-              "rollouts to dynamic sampling's final", "share of the oracle's gain"]  # fmt: skip
-    sections = []
-    for regime, found in figures["regimes"].items():
-        rows = [
-            [f"`{name}`", _interval(s["final_accuracy"], 100), _interval(s["difference_to_reference"], 100),
-             _interval(s["rollouts_to_reference"], digits=0),
-             _interval(s["rollouts_to"]["dynamic-sampling"], digits=0), _interval(s["oracle_gain_captured"], 1, 2)]
-            for name, s in found["strategies"].items()
-        ]  # fmt: skip
-        sections += ["", f"{level} {regime}", "", *_table(header, rows)]
-    return sections
-
-
-def _sizes() -> list[str]:
-    """Render every strategy at its best group size, and what each size gave it."""
-    rows, commands = [], []
-    for name, words in LAB_SIZES.items():
-        if (figures := _load(name)) is None:
-            continue
-        commands.append(f"`neyman compare {' '.join(words)} --out {name}`")
-        for regime, found in figures["regimes"].items():
-            for strategy, s in found["strategies"].items():
-                if strategy == "dynamic-sampling":  # its best rate is not among these
-                    continue
-                best = {
-                    size: max(
-                        100 * setting["final_accuracy"]["mean"]
-                        for setting in s["settings"] if setting["group_size"] == size
-                    )
-                    for size in (2, 4, 8)
-                }  # fmt: skip
-                rows.append(
-                    [regime, f"`{strategy}`", *(f"{mean:.1f}" for mean in best.values()),
-                     _interval(s["final_accuracy"], 100), _interval(s["difference_to_reference"], 100),
-                     _interval(s["rollouts_to_reference"], digits=0), _interval(s["oracle_gain_captured"], 1, 2)]
-                )  # fmt: skip
-    if not rows:
-        return []
-    header = ["regime", "strategy", "64 x 2", "32 x 4", "16 x 8", "at the best, %", "paired difference, points",
-              "rollouts to uniform's final", "share of the oracle's gain"]  # fmt: skip
-    return [
-        "",
-        "### Every strategy at its best group size",
-        "",
-        " and ".join(commands)
-        + ": prompts x rollouts of a step, final accuracy at the better of two rates (mean over "
-        "seeds, %); then each seed at the size and rate that were best on the other seeds, the reference too. "
-        "(`dynamic-sampling` learns best at 2.4e-3, which is not here in two regimes: see the tables above.)",
-        "",
-        *_table(header, rows),
-    ]
-
-
-def _conditions() -> list[str]:
-    """Render `neyman` against uniform where something is different."""
-    rows = [
-        [what, f"`{' '.join(flags)}`", regime,
-         *(_interval(found["strategies"][name]["final_accuracy"], 100) for name in ("uniform", "neyman")),
-         _interval(s["difference_to_reference"], 100), _interval(s["oracle_gain_captured"], 1, 2)]
-        for name, (what, flags) in CONDITIONS.items() if (figures := _load(name))
-        for regime, found in figures["regimes"].items() for s in [found["strategies"]["neyman"]]
-    ]  # fmt: skip
-    if not rows:
-        return []
-    header = ["condition", "flags", "regime", "`uniform`, %", "`neyman`, %", "paired difference, points",
-              "share of the oracle's gain"]  # fmt: skip
-    return [
-        "",
-        "### `neyman` under other conditions",
-        "",
-        f"`neyman compare {' '.join(ASIDE)} FLAGS --out DIR`: final accuracy.",
-        "",
-        *_table(header, rows),
-    ]
-
-
 def overhead(figures: dict[str, Any]) -> list[str]:
     """Render what neyman costs."""
     ratios = [[f"`{name}`", f"{ratio:.2f}"] for name, ratio in figures["step_time_ratio"].items()]
@@ -434,34 +214,8 @@ def load(figures: dict[str, Any]) -> list[str]:
     ]
 
 
-def strategies() -> list[str]:
-    """Render docs/results.md: every strategy on the real trace and in the lab."""
-    trace, lab_runs = _load("replay"), _load("lab_all")
-    lines = [
-        "# Every strategy, on a real trace and in the lab",
-        "",
-        "Rendered by `python benchmarks/run_all.py --render`, as [RESULTS.md](../benchmarks/RESULTS.md) is, which "
-        "has everything else that was measured. What each strategy does: [methods.md](methods.md). Replay judges what "
-        "rollouts bought on recorded outcomes ([replay.md](replay.md)), the lab what a small policy learned "
-        "([lab.md](lab.md)); intervals are of 95 %.",
-    ]
-    if trace is not None:
-        lines += ["", *replay(trace)]
-    if lab_runs is not None:
-        lines += [
-            "",
-            "## Every strategy in the lab",
-            "",
-            f"`neyman compare {' '.join(ALL)} --out lab_all`: each seed at the learning rate that was best on the "
-            "other seeds; the reference is `uniform` at its best. `neyman-told` and `oracle` are told what no strategy "
-            f"knows. {_ALIKE}",
-            *_regimes(lab_runs),
-        ]
-    return lines
-
-
-def render() -> None:
-    """Write RESULTS.md and docs/results.md from the JSON files."""
+def results() -> list[str]:
+    """Return the lines of RESULTS.md."""
     lines = [
         "# Results",
         "",
@@ -482,5 +236,13 @@ def render() -> None:
         figures = _load(name)
         if figures is not None:
             lines += ["", *section(figures)]
-    (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n")
-    (HERE.parent / "docs" / "results.md").write_text("\n".join(strategies()) + "\n")
+    return lines
+
+
+def render() -> None:
+    """Write RESULTS.md, docs/results.md, the result on each method's page and the README's picture, from the JSON."""
+    docs = HERE.parent / "docs"
+    (HERE / "RESULTS.md").write_text("\n".join(results()) + "\n")
+    (docs / "results.md").write_text("\n".join(strategies()) + "\n")
+    write_pages(docs / "methods")
+    headline(docs / "headline.svg")

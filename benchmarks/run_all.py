@@ -10,11 +10,14 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 
-from render import HERE, LABS, REPLAYS, RESULTS, VARIANTS, render
+from asked import LABS, REPLAYS, VARIANTS
+from marks import HERE, RESULTS
+from render import render
 
 
 def measure(data: str | None, demo: Path) -> None:
@@ -64,13 +67,32 @@ def measure(data: str | None, demo: Path) -> None:
 
 
 def keep(run: Path, part: str) -> None:
-    """Keep the figures of a summary, without the paths and the settings that stand beside them."""
-    figures = json.loads((run / "summary.json").read_text())[part]
+    """Keep the figures of a summary, without the paths and the settings that stand beside them.
+
+    Of a replay ("strategies") each seed's waste factor is kept beside the mean, so that two can be compared in pairs.
+    """
+    summary = json.loads((run / "summary.json").read_text())
+    figures = summary[part]
+    if part == "strategies":
+        for strategy in figures.values():
+            strategy["waste_factor_by_seed"] = dict.fromkeys(map(str, summary["seeds"]))
+        for path in sorted((run / "runs").glob("*.json")):
+            one = json.loads(path.read_text())
+            strategy = figures.get(one["strategy"])
+            if strategy is not None and str(one["seed"]) in strategy["waste_factor_by_seed"]:
+                waste = one["figures"][f"waste_factor_{strategy['waste_factor_counts']}"]
+                strategy["waste_factor_by_seed"][str(one["seed"])] = waste
+        for name, strategy in figures.items():
+            found, mean = strategy["waste_factor_by_seed"].values(), strategy["waste_factor"]["mean"]
+            if None in found or abs(statistics.fmean(found) - mean) > 1e-9:
+                sys.exit(
+                    f"{run}: the runs of {name} are not those of the summary; replay into an empty folder"
+                )
     (RESULTS / f"{run.name}.json").write_text(json.dumps({part: figures}, indent=1) + "\n")
 
 
 def picture(demo: Path, out: Path) -> None:
-    """Draw the demo's accuracy against cumulative rollouts, as in its report, for the README."""
+    """Draw the demo's accuracy against cumulative rollouts, as in its report."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure

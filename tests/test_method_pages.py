@@ -9,7 +9,8 @@ import pytest
 
 from neyman.presets import PRESETS
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 PARTS = ["Idea", "Formula|Rule", "Knobs?|knob", "Logged", "Result", "Failure case|Where it fails"]
 
 
@@ -28,6 +29,36 @@ def test_the_index_lists_every_page_once():
     pages = sorted(page.stem for page in (DOCS / "methods").glob("*.md"))
     assert sorted(listed) == pages
     assert set(pages) >= set(PRESETS)
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """The scripts that render, importable as they are when run."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_the_result_on_a_page_is_what_the_kept_figures_say(name, benchmarks):
+    from render_methods import BEGIN, END, result_lines
+
+    shown = (DOCS / "methods" / f"{name}.md").read_text().split(BEGIN)[1].split(END)[0]
+    assert result_lines()[name] == shown.strip()
+
+
+def test_a_page_without_the_marks_is_named(benchmarks, tmp_path):
+    from render_methods import result_lines, write_pages
+
+    for name in result_lines():
+        (tmp_path / f"{name}.md").write_text("## Result\n")
+    with pytest.raises(SystemExit, match="uniform"):
+        write_pages(tmp_path)
+
+
+def test_the_tables_are_what_the_kept_figures_say(benchmarks):
+    from render import results, strategies
+
+    assert "\n".join(results()) + "\n" == (ROOT / "benchmarks" / "RESULTS.md").read_text()
+    assert "\n".join(strategies()) + "\n" == (DOCS / "results.md").read_text()
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)

@@ -1,0 +1,35 @@
+"""docs/results.md: every strategy on the real trace and in the lab."""
+
+from __future__ import annotations
+
+from asked import ALL
+from marks import kept
+from render_lab import ALIKE, equal_tokens, regimes
+from render_replay import replay
+
+
+def strategies() -> list[str]:
+    """Return the lines of docs/results.md."""
+    trace, lab_runs = kept("replay"), kept("lab_all")
+    lines = [
+        "# Every strategy, on a real trace and in the lab",
+        "",
+        "Rendered by `python benchmarks/run_all.py --render`, as [RESULTS.md](../benchmarks/RESULTS.md) is, which "
+        "has everything else that was measured. What each strategy does: [methods.md](methods.md). Replay judges what "
+        "rollouts bought on recorded outcomes ([replay.md](replay.md)), the lab what a small policy learned "
+        "([lab.md](lab.md)); intervals are of 95 %. `dynamo` is without its token factor in both: a replay records no "
+        "tokens' probabilities, and the lab's answers have four tokens.",
+    ]
+    if trace is not None:
+        lines += ["", *replay(trace)]
+    if lab_runs is not None:
+        lines += [
+            "",
+            "## Every strategy in the lab",
+            "",
+            f"`neyman compare {' '.join(ALL)} --out lab_all`: each seed at the learning rate that was best on the "
+            "other seeds; the reference is `uniform` at its best. `neyman-told` and `oracle` are told what no strategy "
+            f"knows. {equal_tokens(lab_runs)} {ALIKE}",
+            *regimes(lab_runs),
+        ]
+    return lines
