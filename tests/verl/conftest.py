@@ -63,7 +63,10 @@ class Step:
     Args:
         numbers: the prompt of each row, by its place in the dataset; -1 for verl's padding.
         rewards: of each row.
+        stock: [rows, tokens], verl's own advantages over groups by prompt.
         advantages: [rows, tokens], as the actor gets them.
+        entropies: [rows, tokens], of the policy that drew them.
+        logps: [rows, tokens], likewise.
         mask: [rows, tokens] that the loss counts.
         metrics: what verl logs of the step.
         groups: the controller's reports; none without neyman.
@@ -71,7 +74,10 @@ class Step:
 
     numbers: list[int]
     rewards: np.ndarray
+    stock: np.ndarray
     advantages: np.ndarray
+    entropies: np.ndarray
+    logps: np.ndarray
     mask: np.ndarray
     metrics: dict[str, float]
     groups: tuple[Any, ...]
@@ -212,10 +218,21 @@ def _watched(run: Run) -> Iterator[None]:
     import transfer_queue as tq
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    update, compute = PPOTrainer._update_actor, PPOTrainer._compute_metrics
+    update, compute, advantages = (
+        PPOTrainer._update_actor,
+        PPOTrainer._compute_metrics,
+        PPOTrainer._compute_advantage,
+    )
+    stock = []
+
+    def valued(self: Any, batch: Any, metrics: Any) -> Any:
+        result = advantages(self, batch, metrics)
+        found = tq.kv_batch_get(batch.keys, batch.partition_id, ["advantages", "response_mask"])
+        stock[:] = [found.to_padded_tensor()["advantages"].numpy()]
+        return result
 
     def updated(self: Any, batch: Any, metrics: Any) -> Any:
-        fields = ["advantages", "response_mask", "rm_scores", "reward_model"]
+        fields = ["advantages", "response_mask", "rm_scores", "reward_model", "entropy", "old_log_probs"]
         data = tq.kv_batch_get(batch.keys, batch.partition_id, fields)
         truths = [getattr(item, "data", item)["ground_truth"] for item in data.pop("reward_model")]
         padded = data.to_padded_tensor()
@@ -227,7 +244,10 @@ def _watched(run: Run) -> Iterator[None]:
             Step(
                 numbers=numbers,
                 rewards=padded["rm_scores"].sum(-1).numpy(),
+                stock=stock[0],
                 advantages=padded["advantages"].numpy(),
+                entropies=padded["entropy"].numpy(),
+                logps=padded["old_log_probs"].numpy(),
                 mask=padded["response_mask"].numpy(),
                 metrics={},
                 groups=getattr(self, "controller", None) and self.controller.group_reports,
@@ -241,10 +261,12 @@ def _watched(run: Run) -> Iterator[None]:
         return result
 
     PPOTrainer._update_actor, PPOTrainer._compute_metrics = updated, computed
+    PPOTrainer._compute_advantage = valued
     try:
         yield
     finally:
         PPOTrainer._update_actor, PPOTrainer._compute_metrics = update, compute
+        PPOTrainer._compute_advantage = advantages
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,17 @@
-"""A verifier whose verdict is always the same for the same words, and one that fails now and then."""
+"""A verifier whose verdict is always the same for the same words, others that fail, and a strategy of a user's."""
 
 from __future__ import annotations
 
 from typing import Any
 from zlib import crc32
+
+
+def damped(**options: Any) -> Any:
+    """Return SARA with DynaMO's token factor."""
+    import neyman
+    from neyman.modulation import Modulation
+
+    return neyman.preset("sara", modulation=Modulation(variant="published"), **options)
 
 
 def grade(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None, **_: Any) -> float:
