@@ -15,6 +15,7 @@ from neyman.verl._advantages import (
     aggregation_of,
     check_baseline,
     estimator_of,
+    mini_batches_of,
     row_factors,
     with_spares,
     without_signal,
@@ -91,6 +92,38 @@ def test_the_loss_is_the_mean_over_prompts_of_group_means(mode: str, padding: in
     assert float(found) == pytest.approx(wanted / scale, rel=1e-6)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_mini_batches_of_unequal_tokens_weigh_as_one(ranks: int) -> None:
+    """verl's mean over the tokens of each mini-batch, summed, against the mean of group means; padding comes last."""
+    from verl.trainer.ppo.core_algos import agg_loss
+
+    rng = np.random.default_rng(1)
+    groups, width, rows, size = np.array([0] * 11 + [1] * 4 + [2] * 5), 6, 24, 8
+    places = np.concatenate([np.arange(20), np.full(4, -1)])
+    lengths = np.concatenate([rng.integers(1, width + 1, 20), np.zeros(4, dtype=int)])
+    mask = torch.as_tensor(np.arange(width) < lengths[:, None]).float()
+    values = torch.as_tensor(rng.normal(size=(rows, width)))
+    mini = mini_batches_of(rows, size, ranks)
+    factors = row_factors(
+        batch_of(groups.tolist()), places, lengths, neyman.preset("vip"), "token_mean",
+        silent=np.zeros(20, dtype=bool), mini_batches=mini,
+    )  # fmt: skip
+    weighed, found = values * torch.as_tensor(factors)[:, None], 0.0
+    chunks = np.arange(rows).reshape(ranks, -1)
+    for part in range(rows // size):
+        ours = chunks[:, part * size // ranks : (part + 1) * size // ranks].ravel()
+        assert (mini[ours] == part).all()
+        tokens = int(mask[ours].sum())
+        found += float(agg_loss(weighed[ours], mask[ours], "token-mean", batch_num_tokens=max(tokens, 1)))
+    per_row = (values * mask).sum(1).numpy()[:20]
+    wanted = np.mean([per_row[groups == group].mean() for group in range(3)])
+    assert found / 3 == pytest.approx(wanted * 20 / lengths.sum(), rel=1e-6)
+
+
+def test_one_mini_batch_needs_no_telling_apart() -> None:
+    assert mini_batches_of(32, 32, 2) is None
+
+
 def test_equal_groups_are_left_alone_to_the_bit() -> None:
     batch = batch_of([0, 0, 1, 1])
     factors = row_factors(
@@ -110,6 +143,7 @@ def test_equal_groups_are_left_alone_to_the_bit() -> None:
         (config_of("grpo"), [False, False, True, True, True]),
         (config_of("grpo", use_kl_in_reward=True), [False, False, False, False, True]),
         (config_of("gae"), [False] * 5),
+        (config_of("reinforce_plus_plus_baseline"), [False, False, False, False, True]),
     ],
 )
 def test_rows_have_no_advantage_where_nothing_differs_in_their_group(config: Any, silent: list[bool]) -> None:
@@ -172,6 +206,7 @@ def test_spares_count_in_the_baseline_by_verl_s_formula(name: str, estimator: st
     [
         ("grpo", {}, "grpo"),
         ("grpo", {"norm_adv_by_std_in_grpo": False}, "dr_grpo"),
+        ("grpo_vectorized", {"norm_adv_by_std_in_grpo": False}, "grpo"),
         ("rloo", {}, "rloo"),
         ("reinforce_plus_plus", {}, "reinforce++"),
         ("gae", {}, "rloo"),
@@ -185,6 +220,8 @@ def test_verl_s_estimators_have_their_names_here(name: str, options: dict[str, A
 def test_an_unknown_loss_is_refused() -> None:
     with pytest.raises(ArgumentError, match=r"loss_agg_mode must be one of .* got 'median'"):
         aggregation_of(config_of(mode="median"))
+    with pytest.raises(ArgumentError, match="got 'token-sum'"):
+        aggregation_of(config_of(mode="token-sum"))
 
 
 def test_a_baseline_over_untrained_rollouts_needs_an_estimator_that_has_one() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +19,7 @@ from neyman.identity import describe
 from neyman.modulation import ClipCov, Modulation
 from neyman.verl import _checkpoint
 from neyman.verl._fit import check_strategy_fits
-from neyman.verl._prompts import NUMBER, Prompts, numbered
+from neyman.verl._prompts import NUMBER, Prompts, distinct, numbered
 from neyman.verl._tokens import modulation_of, token_factor
 
 
@@ -53,15 +56,29 @@ def test_rows_carry_their_place_and_can_be_had_by_it() -> None:
         assert NUMBER not in again
 
 
-def test_a_dataset_without_positions_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="length and rows by position, got generator"):
-        numbered(SimpleNamespace(dataset=(row for row in ())))
+def test_a_batch_holds_each_prompt_once() -> None:
+    assert distinct([3, 5, 3, 4], 6) == [3, 5, 4, 0]
+    assert distinct([1, 2], 6) == [1, 2]
+    assert distinct([2, 2, 2], 3) == [2, 0, 1]
 
 
 def test_the_digest_is_of_the_prompts_in_their_order() -> None:
     assert Prompts(Rows(5)).digest() == Prompts(Rows(5)).digest()
     assert Prompts(Rows(5)).digest() != Prompts(Rows(5, "task")).digest()
     assert Prompts(Rows(5)).digest() != Prompts(Rows(6)).digest()
+
+
+def test_the_digest_takes_what_has_a_form_of_a_message_with_images() -> None:
+    def with_image() -> Any:
+        rows = Rows(1)
+        rows[0]["raw_prompt"][0]["content"] = [
+            {"type": "image", "image": object()},
+            {"type": "text", "text": "What is this?"},
+        ]
+        return Prompts(rows)
+
+    assert with_image().texts() == ["\nWhat is this?"]
+    assert with_image().digest() == with_image().digest()
 
 
 def lengths(texts: list[str]) -> Any:
@@ -89,9 +106,12 @@ def test_the_token_factor_is_dynamo_s_published_form_over_the_whole_step() -> No
     mask, advantages = torch.ones(4, 5), torch.tensor([[1.0], [-1.0], [0.5], [0.0]]).expand(4, 5)
     mask[1, 3:] = 0
     modulation = Modulation(variant="published")
-    found = token_factor(modulation, logps=logps, entropies=entropies, advantages=advantages, mask=mask)
+    trained = torch.tensor([True, True, False, True])
+    found = token_factor(
+        modulation, logps=logps, entropies=entropies, advantages=advantages, mask=mask, trained=trained
+    )
     change = published_entropy_change(logps, entropies, mask, advantages)
-    live = mask * (advantages != 0)
+    live = mask * (advantages != 0) * trained[:, None]
     from neyman.modulation import batch_extremes
 
     expected = token_factors(
@@ -139,9 +159,9 @@ def _config(batch: int = 4, n: int = 8) -> Any:
 @pytest.mark.parametrize(
     ("strategy", "count", "message"),
     [
-        (neyman.preset("ar3po"), 20, r"replay_age=64.*\+neyman\.options\.replay_age=0"),
-        (neyman.preset("sara", max_age=2), 20, r"max_age=2.*\+neyman\.options\.max_age=0"),
-        (neyman.preset("vip", lower=9), 20, r"does not fit a step of 32 rollouts \(data\.train_batch_size=4 x"),
+        (neyman.preset("ar3po"), 20, r"replay_age=64.*\+\+neyman\.options\.replay_age=0"),
+        (neyman.preset("sara", max_age=2), 20, r"max_age=2.*\+\+neyman\.options\.max_age=0"),
+        (neyman.preset("vip", lower=9), 20, r"does not fit a step of 32 rollouts \(train_rows is data\.train_batch"),
         (neyman.preset("uniform"), 3, "has 3 prompts, and data.train_batch_size=4"),
     ],
 )  # fmt: skip
@@ -180,7 +200,7 @@ def test_another_training_set_or_strategy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="of another training set"):
         _checkpoint.load(tmp_path / "neyman", fresh, "those", describe(fresh.strategy), accepts_change=False)
     other = _controller(revisit=5.0)
-    with pytest.raises(StateError, match=r"under another strategy .*\+neyman\.accept_strategy_change=true"):
+    with pytest.raises(StateError, match=r"under another strategy .*\+\+neyman\.accept_strategy_change=true"):
         _checkpoint.load(tmp_path / "neyman", other, "these", describe(other.strategy), accepts_change=False)
     _checkpoint.load(tmp_path / "neyman", other, "these", describe(other.strategy), accepts_change=True)
     assert other.step == 0
@@ -196,13 +216,25 @@ def test_a_checkpoint_of_verl_alone_is_taken_on_purpose_only(
     assert "begins anew on its weights" in caplog.text
 
 
-def test_verl_finds_the_trainer_by_its_name() -> None:
-    import importlib.metadata
+def test_tokens_weigh_alike_only_where_the_loss_is_a_mean_over_tokens() -> None:
+    strategy = neyman.preset("vip", prompt_weight="equal_tokens")
+    check_strategy_fits(_config(), strategy, range(20), 32, "token_mean")
+    with pytest.raises(
+        ArgumentError, match=r"loss_agg_mode=token-mean.*\+\+neyman\.options\.prompt_weight=equal"
+    ):
+        check_strategy_fits(_config(), strategy, range(20), 32, "sequence_mean")
 
-    from verl.trainer.ppo.v1 import get_trainer_cls
 
-    from neyman.verl import NeymanTrainerSync
-
-    names = {entry.name: entry.value for entry in importlib.metadata.entry_points(group="verl.plugins")}
-    assert names["neyman"] == "neyman.verl"
-    assert get_trainer_cls("neyman_sync") is NeymanTrainerSync
+def test_verl_finds_the_trainer_by_its_name_and_only_where_it_has_trainers() -> None:
+    """In a fresh process, as verl's workers are: `import verl` alone must not bring the trainers of anybody."""
+    script = """
+import sys
+import verl
+assert "neyman.verl" in sys.modules
+assert "verl.trainer.ppo.v1" not in sys.modules and "neyman.verl._trainer" not in sys.modules
+from verl.trainer.ppo.v1 import get_trainer_cls
+import neyman.verl
+assert get_trainer_cls("neyman_sync") is neyman.verl.NeymanTrainerSync
+"""
+    environment = {**os.environ, "VERL_USE_EXTERNAL_MODULES": "", "VERL_PLATFORM": "nvidia"}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, env=environment)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import neyman
-from neyman.errors import ContractError
+from neyman.errors import ContractError, RunFailedError
 from neyman.step import Request
 from neyman.verl import _rounds
 from neyman.verl._rounds import PARTITION, Rounds
@@ -85,6 +85,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
         prompts: int = 4,
         barrier: bool = False,
         last: bool = False,
+        success: Success = Success(None, 0.5),  # noqa: B008 (it holds nothing)
     ) -> Any:
         queue = Queue()
         loops = Loops(queue, reward)
@@ -100,7 +101,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
             fill="none",
             retries=0.5,
         )
-        rounds = Rounds(controller, loops.submit, Success(None, 0.5), barrier=barrier)
+        rounds = Rounds(controller, loops.submit, success, lambda: None, barrier=barrier)
         rounds.begin(range(prompts), policy_version=0)
         batch = rounds.finish()
         return SimpleNamespace(
@@ -140,12 +141,18 @@ def test_a_prompt_goes_on_while_others_are_awaited(drawn: Any) -> None:
     assert [prompt for prompt, _ in whole.loops.submitted] == [0, 1, 2, 3] * 2
 
 
-def test_with_a_barrier_the_order_of_arrival_decides_nothing(drawn: Any) -> None:
-    def rule(prompt: int, session: int) -> float:
-        return float((prompt * 7 + session * 3) % 5 < 2)
+@pytest.mark.parametrize("name", ["neyman", "sara", "dynamic-sampling", "uniform"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_with_a_barrier_the_order_of_arrival_decides_nothing(drawn: Any, name: str, fails: bool) -> None:
+    def rule(prompt: int, session: int) -> float | None:
+        luck = (prompt * 7 + session * 3) % 5
+        return None if fails and luck == 4 else float(luck < 2)
 
+    options = {"group_size": 8} if name in ("sara", "dynamic-sampling") else {}
+    budget = 96 if options else 32
     steps = [
-        drawn(neyman.preset("neyman"), rule, budget=32, barrier=True, last=last) for last in (False, True)
+        drawn(neyman.preset(name, **options), rule, budget=budget, barrier=True, last=last)
+        for last in (False, True)
     ]
     assert steps[0].loops.submitted == steps[1].loops.submitted
     assert steps[0].batch.rollout_ids.tolist() == steps[1].batch.rollout_ids.tolist()
@@ -200,6 +207,37 @@ def test_outputs_of_one_session_are_one_rollout(drawn: Any, monkeypatch: pytest.
 def test_a_reward_that_is_not_binary_names_the_way_out(drawn: Any) -> None:
     with pytest.raises(ContractError, match=r"\+neyman\.success=reward"):
         drawn(neyman.preset("uniform"), lambda prompt, session: 0.3, budget=32)
+
+
+def test_a_verdict_that_cannot_be_told_is_drawn_again(drawn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number that says success is None: the rollout is missing, as if its reward were."""
+    put, told = Queue.put, []
+
+    def with_acc(self: Queue, key: str, reward: float, tokens: int = 3) -> None:
+        told.append(key)
+        put(self, key, reward, tokens, acc=None if len(told) <= 3 else reward)
+
+    monkeypatch.setattr(Queue, "put", with_acc)
+    step = drawn(neyman.preset("uniform"), even, budget=32, success=Success("acc", 0.5))
+    assert step.batch.report["rollouts/failed"] == 3
+    assert step.controller.first_error == "the reward function returned acc=None"
+    assert len(step.taken.keys) == 32
+
+
+def test_a_worker_that_is_gone_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10_000, 50))
+    monkeypatch.setattr(_rounds, "tq", Queue())
+    monkeypatch.setattr(_rounds.time, "sleep", lambda _: None)
+    monkeypatch.setattr(_rounds.time, "monotonic", lambda: next(clock))
+
+    def gone() -> None:
+        raise RunFailedError("an agent loop of verl's is gone")
+
+    controller = neyman.Controller(neyman.preset("uniform"), neyman.Budget(rollouts=32))
+    rounds = Rounds(controller, lambda requests, uids: None, Success(None, 0.5), gone, barrier=False)
+    rounds.begin(range(4), policy_version=0)
+    with pytest.raises(RunFailedError, match="agent loop of verl's is gone"):
+        rounds.finish()
 
 
 def test_surplus_is_waited_for_and_cleared(drawn: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import neyman
@@ -16,6 +17,11 @@ from neyman.verl._success import Success
 def tenfold(**options: Any) -> Any:
     """Return what a user's own function may return."""
     return neyman.preset("uniform", **options) if not options.pop("wrong", False) else "uniform"
+
+
+def bare() -> Any:
+    """Return a strategy that has no options."""
+    return neyman.preset("uniform")
 
 
 def test_a_preset_takes_its_options() -> None:
@@ -38,7 +44,7 @@ def test_no_section_means_the_default_strategy(stock: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"lower": 4}, r"no setting lower in verl.*\+neyman\.options\.lower"),
+        ({"lower": 4}, r"no setting lower in verl.*\+\+neyman\.options\.lower"),
         ({"strategy": "sarah"}, "one of uniform, vip, sara"),
         ({"strategy": "no.such:thing"}, "cannot be imported"),
         ({"strategy": "math:pi"}, "must be a function, got 3.14"),
@@ -47,6 +53,12 @@ def test_no_section_means_the_default_strategy(stock: Any) -> None:
         ({"retries": 3}, "neyman.retries"),
         ({"barrier": "yes"}, "must be true or false, got 'yes'"),
         ({"max_rollouts": 0}, "neyman.max_rollouts"),
+        ("sara", r"must be a section of settings, got 'sara': \+neyman\.strategy=sara"),
+        ({"strategy": "neyman_cpu_rewards:damped", "options": {"size": 8}}, "has no option size"),
+        (
+            {"strategy": f"{__name__}:bare", "options": {"size": 8}},
+            r"does not take neyman\.options \['size'\]",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named(values: dict[str, Any], message: str) -> None:
@@ -70,6 +82,9 @@ def test_the_budget_of_fixed_spend_is_the_step() -> None:
     [
         ("algorithm.filter_groups.enable", True, "neyman.strategy=dynamic-sampling"),
         ("algorithm.adv_estimator", "remax", "greedy rollout"),
+        ("algorithm.adv_estimator", "grpo_passk", "where a prompt has one rollout"),
+        ("trainer.v1.sampler.sync_refill_failed_groups", True, "draws failed rollouts again"),
+        ("actor_rollout_ref.actor.shuffle", True, "actor.shuffle=false"),
         ("reward.reward_model.enable", True, "enable_resource_pool=true"),
         ("skip.rollout_tq.enable", True, "skip.rollout_tq.enable=false"),
         ("trainer.v1.sampler.custom_sampler.path", "mine.py", "trainer.v1.trainer_mode=sync"),
@@ -95,6 +110,11 @@ def test_success_is_the_binary_reward_unless_it_is_named() -> None:
         plain(0.89, {"acc": 1.0})
     assert Success("acc", 0.5)(0.89, {"acc": True}) is True
     assert Success("reward", 0.9)(0.89, {}) is False
+    assert Success("reward", 0.9)(float(np.float32(0.9)), {}) is True  # verl keeps rewards in float32
+    assert isinstance(Success("acc", 0.5)(1.0, {"acc": float("nan")}), neyman.MissingReward)
+    assert isinstance(Success("acc", 0.5)(1.0, {"acc": None}), neyman.MissingReward)
+    with pytest.raises(ContractError, match="acc='True', which is no number"):
+        Success("acc", 0.5)(1.0, {"acc": "True"})
     with pytest.raises(ContractError, match=r"neyman\.success=acc is not among .*\(score\)"):
         Success("acc", 0.5)(1.0, {"score": 1.0})
 

@@ -26,12 +26,13 @@ _ESTIMATORS = {
     "reinforce_plus_plus": "reinforce++",
     "reinforce_plus_plus_baseline": "dr_grpo",
 }
-# Those that compare a rollout with others of its prompt: verl leaves a group of one its raw reward.
-_BY_GROUP = {*_ESTIMATORS, "grpo_passk", "opo", "gpg"} - {"reinforce_plus_plus"}
+# Those that compare a rollout with others of its prompt: verl leaves a group of one its raw reward. One of them centres
+# the whole batch after that, which moves groups of equal rewards too.
+_BY_GROUP = {*_ESTIMATORS, "opo", "gpg"} - {"reinforce_plus_plus"}
+_CENTRED = "reinforce_plus_plus_baseline"
 # How each of verl's losses averages.
 _AGGREGATION = {
     "token-mean": "token_mean",
-    "token-sum": "token_mean",
     "seq-mean-token-mean": "sequence_mean",
     "seq-mean-token-sum": "sequence_mean",
     "seq-mean-token-sum-norm": "constant",
@@ -41,9 +42,10 @@ _EPS = 1e-6  # verl's, beside the standard deviation
 
 def estimator_of(config: Any) -> str:
     """Return the name of the advantage that verl's configuration asks for, as strategies know it."""
-    name = _ESTIMATORS.get(str(config.algorithm.adv_estimator), "rloo")
-    scales = config.algorithm.get("norm_adv_by_std_in_grpo", True)
-    return "dr_grpo" if name == "grpo" and not scales else name
+    name = str(config.algorithm.adv_estimator)
+    if name == "grpo" and not config.algorithm.get("norm_adv_by_std_in_grpo", True):  # of this one alone
+        return "dr_grpo"
+    return _ESTIMATORS.get(name, "rloo")
 
 
 def aggregation_of(config: Any) -> str:
@@ -61,7 +63,14 @@ def aggregation_of(config: Any) -> str:
 
 
 def row_factors(
-    batch: Batch, places: Int, tokens: Int, strategy: Strategy, aggregation: str, *, silent: Bool
+    batch: Batch,
+    places: Int,
+    tokens: Int,
+    strategy: Strategy,
+    aggregation: str,
+    *,
+    silent: Bool,
+    mini_batches: Int | None = None,
 ) -> Float:
     """Return what each row's advantages are multiplied by, so that the loss weighs prompts as the strategy wants.
 
@@ -73,6 +82,7 @@ def row_factors(
         strategy: decides how prompts weigh.
         aggregation: how the loss averages.
         silent: [rollouts] of the batch whose advantage is 0 (`without_signal`).
+        mini_batches: [rows] the mini-batch of each row, from 0, where a step has several; None where it has one.
 
     Returns:
         Factors [rows]; all 1 where verl's own view of the batch is right to the bit.
@@ -87,8 +97,31 @@ def row_factors(
         trained=~padding & (batch.weights[places] > 0.0),
         copies=copies if (copies > 1).any() else None,
     )
+    if mini_batches is not None and aggregation == "token_mean" and (factors != 1.0).any():
+        factors = factors * _undivided(tokens, mini_batches)
     factors[~padding & silent[places]] = 0.0
     return factors
+
+
+def _undivided(tokens: Int, mini_batches: Int) -> Float:
+    """Return what undoes that verl divides each mini-batch by its own tokens, as if by its share of the step's."""
+    spoken = np.bincount(mini_batches, weights=tokens)
+    return np.asarray(spoken * len(spoken) / max(float(spoken.sum()), 1.0))[mini_batches]
+
+
+def mini_batches_of(rows: int, size: int, ranks: int) -> Int | None:
+    """Return the mini-batch [rows] that verl trains each row in, unshuffled; None where there is one.
+
+    verl gives each rank an equal run of rows, and cuts each run into as many pieces.
+
+    Args:
+        rows: of the step, a multiple of ``size``.
+        size: rows of a mini-batch over all ranks, a multiple of ``ranks``.
+        ranks: data-parallel ones.
+    """
+    if rows <= size:
+        return None
+    return np.arange(rows) % (rows // ranks) // (size // ranks)
 
 
 def without_signal(batch: Batch, config: Any) -> Bool:
@@ -97,11 +130,12 @@ def without_signal(batch: Batch, config: Any) -> Bool:
     Where verl compares a rollout with others of its prompt, it leaves one alone its raw reward, and gives equal rewards
     the rounding error of their mean over 1e-6. With a penalty inside the reward equal scores are no equal rewards.
     """
-    if str(config.algorithm.adv_estimator) not in _BY_GROUP:
+    name = str(config.algorithm.adv_estimator)
+    if name not in _BY_GROUP:
         return np.zeros(len(batch), dtype=bool)
     codes, labels = formulas.group_index(np.concatenate([batch.groups, batch.spare_groups]))
     mute = np.bincount(codes, minlength=len(labels)) < 2
-    if not config.algorithm.use_kl_in_reward:
+    if not (config.algorithm.use_kl_in_reward or name == _CENTRED):
         mute |= ~formulas.effective_groups(np.concatenate([batch.rewards, batch.spare_rewards]), codes)
     silent: Bool = mute[codes][: len(batch)]
     return silent
@@ -120,13 +154,13 @@ def check_baseline(config: Any, strategy: Strategy) -> None:
         raise ArgumentError(
             f"strategy {strategy.name!r} compares rewards with all rollouts of the prompt (baseline='group'), which is "
             f"there for algorithm.adv_estimator=grpo and rloo, got {name}: use one of them, or "
-            "+neyman.options.baseline=rows"
+            "++neyman.options.baseline=rows"
         )
     if config.algorithm.use_kl_in_reward:
         raise ArgumentError(
             f"strategy {strategy.name!r} compares rewards with all rollouts of the prompt (baseline='group'), and the "
             "KL penalty of algorithm.use_kl_in_reward=true is known of the trained rows alone: set it to false "
-            "(actor.use_kl_loss puts the penalty into the loss), or +neyman.options.baseline=rows"
+            "(actor.use_kl_loss puts the penalty into the loss), or ++neyman.options.baseline=rows"
         )
 
 

@@ -16,7 +16,7 @@ from neyman.errors import StateError
 from neyman.identity import differences
 
 _log = logging.getLogger("neyman")
-_FRESH = "+neyman.accept_strategy_change=true"
+_FRESH = "++neyman.accept_strategy_change=true"
 
 
 def folder_of(config: Any, step: int) -> Path:
@@ -73,7 +73,8 @@ def load(
     state = _read(folder)
     if state.get("prompts") != prompts:
         raise StateError(
-            f"{folder} is of another training set: resume with that of the run, or start a new run in another "
+            f"{folder} is of another training set: resume with that of the run (data.train_max_samples with "
+            "data.seed=null draws another at every start: set data.seed), or start a new run in another "
             "trainer.default_local_dir"
         )
     saved, changed = state.get("strategy"), differences(state.get("strategy"), strategy)

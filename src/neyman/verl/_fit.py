@@ -53,6 +53,12 @@ def check_config(config: Any) -> None:
             "algorithm.adv_estimator=remax needs a greedy rollout of every prompt, which no strategy asks for: use "
             "rloo, grpo or gae"
         )
+    if str(config.algorithm.adv_estimator) == "grpo_passk":
+        raise ArgumentError(
+            "algorithm.adv_estimator=grpo_passk raises where a prompt has one rollout, and a strategy or a failure may "
+            "leave one: use rloo, grpo or gae"
+        )
+    _check_mini_batches(config)
     reward_model = config.reward.reward_model
     if reward_model.enable and not reward_model.enable_resource_pool:
         raise ArgumentError(
@@ -67,13 +73,29 @@ def check_config(config: Any) -> None:
         )
 
 
+def _check_mini_batches(config: Any) -> None:
+    actor = config.actor_rollout_ref.actor
+    several = int(actor.ppo_mini_batch_size) < int(config.data.train_batch_size)
+    if several and actor.get("shuffle", False) and str(actor.loss_agg_mode) == "token-mean":
+        raise ArgumentError(
+            "loss_agg_mode=token-mean divides each mini-batch by its own tokens, and actor.shuffle=true leaves open "
+            "which rows share one, so that prompts cannot weigh alike: set actor_rollout_ref.actor.shuffle=false, "
+            "loss_agg_mode=seq-mean-token-mean, or ppo_mini_batch_size to data.train_batch_size"
+        )
+
+
 def _check_sampling(config: Any) -> None:
     sampler, filtering = config.trainer.v1.sampler, config.algorithm.get("filter_groups") or {}
     custom = sampler.get("custom_sampler") or {}
+    if sampler.get("sync_refill_failed_groups", False):
+        raise ArgumentError(
+            "trainer.v1.sampler.sync_refill_failed_groups=true replaces failed prompts beside the strategy, which "
+            "draws failed rollouts again: set it to false"
+        )
     if filtering.get("enable"):
         raise ArgumentError(
             "algorithm.filter_groups.enable=true discards groups beside the strategy: set it to false, and "
-            "+neyman.strategy=dynamic-sampling for the same rule"
+            "++neyman.strategy=dynamic-sampling for the same rule"
         )
     if custom.get("path"):
         raise ArgumentError(
@@ -94,9 +116,14 @@ def check_strategy_fits(
         kept = "max_age" if strategy.max_age else "replay_age"
         raise ArgumentError(
             f"strategy {strategy.name!r} keeps rollouts for later steps ({kept}={getattr(strategy, kept)}), and verl's "
-            f"queue is emptied after each: set +neyman.options.{kept}=0"
+            f"queue is emptied after each: set ++neyman.options.{kept}=0"
         )
     check_baseline(config, strategy)
+    if strategy.prompt_weight == "equal_tokens" and aggregation != "token_mean":
+        raise ArgumentError(
+            f"strategy {strategy.name!r} gives every prompt the same tokens (prompt_weight='equal_tokens'), which is "
+            "for actor_rollout_ref.actor.loss_agg_mode=token-mean: set that, or ++neyman.options.prompt_weight=equal"
+        )
     rows, brought = rows_of(config), int(config.data.train_batch_size)
     if len(ids) < brought:
         raise ArgumentError(
@@ -107,6 +134,6 @@ def check_strategy_fits(
         rehearse(strategy, budget, list(ids[:brought]), train_rows=rows, pool=ids, aggregation=aggregation)
     except ArgumentError as error:
         raise type(error)(
-            f"strategy {strategy.name!r} does not fit a step of {rows} rollouts (data.train_batch_size={brought} x "
-            f"rollout.n={int(config.actor_rollout_ref.rollout.n)}): {error}"
+            f"strategy {strategy.name!r} does not fit a step of {rows} rollouts (train_rows is data.train_batch_size="
+            f"{brought} x rollout.n={int(config.actor_rollout_ref.rollout.n)}): {error}"
         ) from error

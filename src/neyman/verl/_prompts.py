@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, final
 
 from torch.utils.data import Dataset
@@ -10,7 +11,6 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from neyman.beliefs import Belief
-from neyman.errors import ArgumentError
 from neyman.keyed import fingerprint
 from neyman.verl._settings import imported
 
@@ -36,25 +36,33 @@ class Numbered(Dataset[dict[str, Any]]):
 
 
 def numbered(loader: Any) -> Any:
-    """Return a loader like verl's whose rows are numbered.
-
-    Raises:
-        ArgumentError: the dataset has no length or no random access, so that no prompt can be drawn twice.
-    """
-    dataset = loader.dataset
-    if not (hasattr(dataset, "__len__") and hasattr(type(dataset), "__getitem__")):
-        raise ArgumentError(
-            f"neyman needs a training dataset with a length and rows by position, got {type(dataset).__name__}: load a "
-            "map-style dataset, as verl's own RLHFDataset is"
-        )
+    """Return a loader like verl's whose rows are numbered."""
     return StatefulDataLoader(
-        Numbered(dataset),
+        Numbered(loader.dataset),
         batch_size=loader.batch_size,
         num_workers=loader.num_workers,
         drop_last=loader.drop_last,
         collate_fn=loader.collate_fn,
         sampler=loader.sampler,
     )
+
+
+def distinct(numbers: Sequence[int], count: int) -> list[int]:
+    """Return a batch's prompts without repeats, as many as there were: those that follow in the dataset fill up.
+
+    verl's loader repeats a prompt where small fetches of two epochs share a batch.
+
+    Args:
+        numbers: places in the dataset.
+        count: of the dataset's rows.
+
+    >>> distinct([3, 5, 3, 4], 6)
+    [3, 5, 4, 0]
+    """
+    unique = list(dict.fromkeys(numbers))
+    following = ((numbers[-1] + step) % count for step in range(1, count))
+    fresh = (number for number in following if number not in unique)
+    return unique + list(islice(fresh, len(numbers) - len(unique)))
 
 
 @final
@@ -111,4 +119,11 @@ class Prompts:
 def _text(prompt: Any) -> str:
     if isinstance(prompt, str):
         return prompt
-    return "\n".join(str(message["content"]) for message in prompt)
+    return "\n".join(_words(message["content"]) for message in prompt)
+
+
+def _words(content: Any) -> str:
+    """Return the text of a message; of one with images or sounds its text parts, as the others have no fixed form."""
+    if not isinstance(content, list):
+        return str(content)
+    return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))

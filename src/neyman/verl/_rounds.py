@@ -21,12 +21,13 @@ from transfer_queue import KVBatchMeta
 
 from neyman.controller import Controller
 from neyman.errors import ContractError, RunFailedError
+from neyman.missing import MissingReward
 from neyman.step import Batch, Outcome, Request, Status
 
 PARTITION = "train"
 _SETTLED = ("finished", "failure")
 _SOONEST, _LATEST = 0.02, 1.0  # seconds between two looks at the queue
-_SILENCE = 600.0  # seconds without news after which the log says what is awaited
+_SILENCE = 120.0  # seconds without news after which the workers are asked whether they live
 _log = logging.getLogger("neyman")
 
 Submit = Callable[[Sequence[Request], Sequence[str]], None]
@@ -54,19 +55,21 @@ class Rounds:
         controller: decides.
         submit: registers requests under their uids and hands them to verl's agent loops.
         success: reads the verified outcome off (reward, what the reward function returned beside it).
-        barrier: whether a round waits for all its rollouts before the next is asked for.
+        check_alive: raises when what generates is gone.
+        barrier: whether a round waits for all its rollouts, which are told at once in the order they were asked for.
     """
 
     def __init__(
         self,
         controller: Controller,
         submit: Submit,
-        success: Callable[[float, dict[str, Any]], bool | None],
+        success: Callable[[float, dict[str, Any]], bool | MissingReward],
+        check_alive: Callable[[], None],
         *,
         barrier: bool,
     ) -> None:
         self._controller, self._submit, self._success = controller, submit, success
-        self._barrier = barrier
+        self._check_alive, self._barrier = check_alive, barrier
         self._out: dict[str, Request] = {}
         self.drawn = Drawn()
 
@@ -91,8 +94,7 @@ class Rounds:
         while self._out or not self._controller.is_done:
             if self._tell_settled():
                 wait, quiet_since = _SOONEST, time.monotonic()
-                if not (self._barrier and self._out):
-                    self._ask()
+                self._ask()
             elif not self._out:
                 raise RunFailedError("the strategy is not done, asks for nothing, and no rollout is out")
             else:
@@ -104,9 +106,13 @@ class Rounds:
     def _complain(self, since: float) -> float:
         if (now := time.monotonic()) - since < _SILENCE:
             return since
+        self._check_alive()
         rollouts = sum(len(request.rollout_ids) for request in self._out.values())
         _log.warning(
-            "no rollout came for %d s; %d of %d prompts are awaited", now - since, rollouts, len(self._out)
+            "no rollout came for %d s; %d rollouts of %d prompts are awaited",
+            now - since,
+            rollouts,
+            len(self._out),
         )
         return now
 
@@ -114,7 +120,7 @@ class Rounds:
         """Tell what has settled since the last look; return whether anything had."""
         tags: Tags = (tq.kv_list(partition_id=PARTITION) or {}).get(PARTITION, {})
         settled = {uid: tags[uid]["status"] for uid in self._out if uid in tags and _is_settled(tags[uid])}
-        if not settled:
+        if not settled or (self._barrier and len(settled) < len(self._out)):
             return False
         sessions = _sessions(tags, settled)
         finals = [keys[-1] for keys in sessions.values()]
@@ -140,14 +146,16 @@ class Rounds:
                 prompt_id=prompt_id,
                 reward=None,
                 status=Status.FAILED,
-                error="its agent loop raised; verl's log has the error of _run_prompt",
+                error="its agent loop raised, or returned nothing; verl's log has it under _run_prompt",
             )
         reward, extra = verdicts[keys[-1]]
+        verdict = MissingReward("its reward is NaN") if math.isnan(reward) else self._success(reward, extra)
+        is_missing = isinstance(verdict, MissingReward)
         return Outcome(
             rollout_id=rollout_id,
             prompt_id=prompt_id,
-            reward=reward,
-            success=None if math.isnan(reward) else self._success(reward, extra),
+            reward=verdict if is_missing else reward,
+            success=None if is_missing else bool(verdict),
             n_tokens=sum(int(tags[key]["response_len"]) for key in keys),
         )
 

@@ -69,7 +69,7 @@ class Settings:
         integer("neyman.seed", self.seed, low=0)
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, Any] | None) -> Settings:
+    def from_mapping(cls, values: Any) -> Settings:
         """Read the settings out of the section of a configuration.
 
         Args:
@@ -79,11 +79,15 @@ class Settings:
             ArgumentError: a key that is no setting, or a value outside its range.
         """
         values = {} if values is None else values
+        if not isinstance(values, Mapping):
+            raise ArgumentError(
+                f"neyman must be a section of settings, got {values!r:.80}: +neyman.strategy={values}"
+            )
         names = [item.name for item in fields(cls)]
         if unknown := sorted(set(map(str, values)) - set(names)):
             raise ArgumentError(
                 f"neyman has no setting {', '.join(unknown)} in verl; there are {', '.join(names)}. What belongs to "
-                f"the strategy goes below options, for example +neyman.options.{unknown[0]}=..."
+                f"the strategy goes below options, for example ++neyman.options.{unknown[0]}=..."
             )
         return cls(**{str(name): value for name, value in values.items()})
 
@@ -100,7 +104,13 @@ class Settings:
                     f"{self.strategy!r}"
                 )
             return preset(self.strategy, **self.options)
-        made = imported("neyman.strategy", self.strategy)(**self.options)
+        try:
+            made = imported("neyman.strategy", self.strategy)(**self.options)
+        except TypeError as error:
+            raise ArgumentError(
+                f"neyman.strategy={self.strategy} does not take neyman.options {sorted(map(str, self.options))}: "
+                f"{error}"
+            ) from error
         if not isinstance(made, Strategy):
             raise ArgumentError(
                 f"neyman.strategy={self.strategy} must return a neyman.Strategy, got {made!r:.80}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, final
 
 from neyman.errors import ContractError
+from neyman.missing import MissingReward
 
-_TOLERANCE = 1e-6  # of a binary reward
+_TOLERANCE = 1e-6
 
 
 @final
@@ -21,26 +23,39 @@ class Success:
     def __init__(self, name: str | None, threshold: float) -> None:
         self._name, self._threshold = name, threshold
 
-    def __call__(self, reward: float, extra: dict[str, Any]) -> bool | None:
-        """Return whether a rollout succeeded.
+    def __call__(self, reward: float, extra: dict[str, Any]) -> bool | MissingReward:
+        """Return whether a rollout succeeded; a missing reward where it cannot be told.
 
         Args:
             reward: its score, no NaN.
             extra: what the reward function returned beside the score.
 
         Raises:
-            ContractError: no binary reward where no name is given, or nothing under the name.
+            ContractError: no binary reward where no name is given, or nothing under the name, or no number.
         """
         if self._name is None:
             return self._binary(reward)
         if self._name == "reward":
-            return reward >= self._threshold
+            return self._reaches(reward)
         if self._name not in extra:
             raise ContractError(
                 f"neyman.success={self._name} is not among what the reward function returns beside the score "
                 f"({', '.join(extra) or 'nothing'}): name one of them, or 'reward'"
             )
-        return float(extra[self._name]) >= self._threshold
+        value = extra[self._name]
+        if value is None:
+            return MissingReward(f"the reward function returned {self._name}=None")
+        if isinstance(value, str) or not hasattr(value, "__float__"):
+            raise ContractError(
+                f"the reward function returned {self._name}={value!r:.80}, which is no number, so that "
+                f"neyman.success={self._name} does not say what succeeded: return True, False, a number, or None"
+            )
+        if math.isnan(float(value)):
+            return MissingReward(f"the reward function returned {self._name}=nan")
+        return self._reaches(float(value))
+
+    def _reaches(self, value: float) -> bool:
+        return value >= self._threshold - _TOLERANCE  # verl keeps rewards in float32
 
     @staticmethod
     def _binary(reward: float) -> bool:

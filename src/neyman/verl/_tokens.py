@@ -32,34 +32,47 @@ def modulation_of(config: Any, strategy: Strategy) -> Modulation | None:
         raise ArgumentError(
             f"verl has token rules of its own in place of {type(modulation).__name__}: "
             "actor_rollout_ref.actor.policy_loss.loss_mode=clip_cov or kl_cov, clip_ratio_high, entropy_coeff; set "
-            "+neyman.options.modulation=null"
+            "++neyman.options.modulation=null"
         )
     if (config.algorithm.get("rollout_correction") or {}).get("bypass_mode"):
         raise ArgumentError(
             "algorithm.rollout_correction.bypass_mode=true skips the pass that gives entropies, which the token factor "
-            f"of strategy {strategy.name!r} needs: set it to false, or +neyman.options.modulation=null"
+            f"of strategy {strategy.name!r} needs: set it to false, or ++neyman.options.modulation=null"
         )
     if modulation.variant == "exact":
         _log.warning(
             "strategy %r asks for the exact entropy change, which needs a sum over the vocabulary that verl does not "
-            "keep: the published form stands in. modulation=neyman.modulation.Modulation(variant='published') says so "
-            "on purpose",
+            "keep: the published form stands in",
             strategy.name,
         )
     return replace(modulation, variant="published", extremes="batch")
 
 
 def token_factor(
-    modulation: Modulation, *, logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor
+    modulation: Modulation,
+    *,
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    trained: Tensor,
 ) -> Tensor:
     """Return the factor on each token's advantage [rows, tokens], of the policy that drew the step.
 
     The step is on-policy, so the ratio is 1 and nothing is clipped yet.
+
+    Args:
+        modulation: the settings.
+        logps: [rows, tokens], of the tokens drawn.
+        entropies: [rows, tokens].
+        advantages: [rows, tokens], without any other factor.
+        mask: [rows, tokens] that the loss counts.
+        trained: [rows] that have a weight; the others are in no extreme.
     """
     from neyman.modulation import batch_extremes, token_change, token_factors  # noqa: PLC0415 (loads torch's part)
 
     change = token_change(modulation, logp=logps, entropy=entropies, advantages=advantages, mask=mask)
-    extremes = batch_extremes([(entropies, change, mask * (advantages != 0))])
+    extremes = batch_extremes([(entropies, change, mask * (advantages != 0) * trained[:, None])])
     return token_factors(
         modulation,
         entropy=entropies,

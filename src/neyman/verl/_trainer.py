@@ -14,9 +14,11 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+import ray
 import torch
 import transfer_queue as tq
 from omegaconf import OmegaConf
+from ray.exceptions import RayError
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.utils import tensordict_utils as tu
@@ -27,11 +29,18 @@ from neyman.errors import ContractError, RunFailedError
 from neyman.identity import describe
 from neyman.ledger import Work
 from neyman.metrics import calibration
-from neyman.step import Batch, Budget, Request
+from neyman.step import Batch, Budget, Request, StopReason
 from neyman.verl import _checkpoint
-from neyman.verl._advantages import aggregation_of, estimator_of, row_factors, with_spares, without_signal
+from neyman.verl._advantages import (
+    aggregation_of,
+    estimator_of,
+    mini_batches_of,
+    row_factors,
+    with_spares,
+    without_signal,
+)
 from neyman.verl._fit import budget_of, check_config, check_strategy_fits, rows_of
-from neyman.verl._prompts import NUMBER, Prompts, numbered
+from neyman.verl._prompts import NUMBER, Prompts, distinct, numbered
 from neyman.verl._rounds import PARTITION, Rounds
 from neyman.verl._settings import Settings
 from neyman.verl._success import Success
@@ -66,9 +75,9 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
 
     def _init_dataloader(self) -> None:
         config = self.config
-        self._settings = Settings.from_mapping(
-            OmegaConf.to_container(config.get("neyman") or OmegaConf.create(), resolve=True)
-        )
+        section = config.get("neyman")
+        plain = OmegaConf.to_container(section, resolve=True) if OmegaConf.is_config(section) else section
+        self._settings = Settings.from_mapping(plain)
         check_config(config)
         super()._init_dataloader()
         self.train_dataloader = numbered(self.train_dataloader)  # type: ignore[has-type]
@@ -94,6 +103,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
             self.controller,
             self._submit,
             Success(self._settings.success, self._settings.threshold),
+            self._check_alive,
             barrier=self._settings.barrier,
         )
         self._drawn: Batch | None = None
@@ -111,7 +121,16 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
 
     def _begin(self) -> None:
         numbers = [int(number) for number in tu.get(self._next_train_batch(), NUMBER)]
-        self._rounds.begin(numbers, policy_version=self.global_steps - 1)
+        self._rounds.begin(distinct(numbers, len(self._prompts.ids)), policy_version=self.global_steps - 1)
+
+    def _check_alive(self) -> None:
+        """Raise when an agent loop is gone: what it was to generate would be waited for without an end."""
+        try:
+            ray.get([worker.__ray_ready__.remote() for worker in self.agent_loop_manager.agent_loop_workers])
+        except RayError as error:
+            raise RunFailedError(
+                f"an agent loop of verl's is gone, with the rollouts it had: {error}"
+            ) from error
 
     def _submit(self, requests: Sequence[Request], uids: Sequence[str]) -> None:
         rows = self._prompts.rows([int(request.prompt_id) for request in requests])
@@ -131,7 +150,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
             taken = self._rounds.take(batch)
             if len(taken):
                 break
-            cause = self.controller.first_error or batch.stop_reason.value
+            cause = self._cause(batch)
             _log.warning("step %d brought no rollout to train on: %s", self.controller.step, cause)
             if failed == _HOPELESS:
                 raise RunFailedError(f"{failed} steps in a row brought no rollout to train on: {cause}")
@@ -144,6 +163,16 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
         }
         self.controller.record_seconds(Work.GENERATION, time.monotonic() - self._began)
         return taken, self._numbers(batch)
+
+    def _cause(self, batch: Batch) -> str:
+        """Say why a step has nothing to train on, in verl's terms."""
+        if batch.stop_reason is StopReason.FAILED:
+            return self.controller.first_error or "no rollout has a valid result"
+        return (
+            f"{batch.report['rollouts']:.0f} rollouts were drawn, and no group has both outcomes. Raise "
+            "neyman.max_rollouts or rollout.n, take prompts that are neither always nor never solved, or a strategy "
+            "that trains all it draws (++neyman.strategy=vip)"
+        )
 
     def _numbers(self, batch: Batch) -> dict[str, float]:
         ledger = self.controller.ledger
@@ -176,10 +205,10 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
 
     def _weighed(self, drawn: Batch, places: np.ndarray, advantages: torch.Tensor, rows: Any) -> torch.Tensor:
         """Return the advantages [rows, tokens] that train; verl's own tensor where nothing is to be changed."""
-        mask = rows["response_mask"]
+        mask, raw = rows["response_mask"], advantages
         if len(drawn.spare_ids):
             values = np.where(places < 0, 0.0, with_spares(drawn, estimator_of(self.config))[places])
-            advantages = torch.as_tensor(values, dtype=advantages.dtype)[:, None] * mask
+            advantages = raw = torch.as_tensor(values, dtype=advantages.dtype)[:, None] * mask
         factors = row_factors(
             drawn,
             places,
@@ -187,6 +216,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
             self.controller.strategy,
             self._aggregation,
             silent=without_signal(drawn, self.config),
+            mini_batches=self._mini_batches(len(places)),
         )
         if (factors != 1.0).any():
             advantages = advantages * torch.as_tensor(factors, dtype=advantages.dtype)[:, None]
@@ -195,10 +225,16 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
                 self._modulation,
                 logps=rows["old_log_probs"],
                 entropies=rows["entropy"],
-                advantages=advantages,
+                advantages=raw,
                 mask=mask,
+                trained=torch.as_tensor(factors != 0.0),
             )
         return advantages
+
+    def _mini_batches(self, rows: int) -> np.ndarray | None:
+        config = self.config.actor_rollout_ref
+        ranks = 1 + max(self.actor_rollout_wg._dispatch_info["actor"])  # noqa: SLF001 (as verl's own _balance_batch)
+        return mini_batches_of(rows, int(config.actor.ppo_mini_batch_size) * int(config.rollout.n), ranks)
 
     def _group(self, batch: KVBatchMeta, drawn: Batch, places: np.ndarray) -> None:
         """Let verl see one group per prompt: its rollouts of several rounds came under several uids."""
