@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -204,6 +205,19 @@ def test_another_training_set_or_strategy_is_refused(tmp_path: Path) -> None:
         _checkpoint.load(tmp_path / "neyman", other, "these", describe(other.strategy), accepts_change=False)
     _checkpoint.load(tmp_path / "neyman", other, "these", describe(other.strategy), accepts_change=True)
     assert other.step == 0
+
+
+def test_a_damaged_state_is_refused_with_verl_s_ways_out(tmp_path: Path) -> None:
+    _saved(tmp_path / "neyman")
+    path = tmp_path / "neyman" / "neyman_state.json"
+    state = json.loads(path.read_text())
+    state["controller"]["step"] += 1
+    path.write_text(json.dumps(state))
+    fresh = _controller()
+    with pytest.raises(
+        StateError, match=r"checksum.*trainer\.resume_from_path.*trainer\.resume_mode=disable"
+    ):
+        _checkpoint.load(tmp_path / "neyman", fresh, "these", describe(fresh.strategy), accepts_change=False)
 
 
 def test_a_checkpoint_of_verl_alone_is_taken_on_purpose_only(

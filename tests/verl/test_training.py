@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import neyman
-from neyman.errors import RunFailedError, StateError
+from neyman.errors import RunFailedError
 
 PPO, GRPO = {"algorithm__adv_estimator": "gae"}, {"algorithm__adv_estimator": "grpo"}
 # What says that two trainings are the same one, to the order in which rows are summed.
@@ -137,20 +136,6 @@ def _rewards(step: Any) -> list[tuple[int, float]]:
     return sorted(
         (number, round(float(reward), 4)) for number, reward in zip(step.numbers, step.rewards, strict=True)
     )
-
-
-def test_a_damaged_state_is_refused_before_the_first_step(
-    long: tuple[Any, Path], bench: Any, tmp_path: Path
-) -> None:
-    _, folder = long
-    shutil.copytree(folder / "global_step_2", tmp_path / "global_step_2")
-    (tmp_path / "latest_checkpointed_iteration.txt").write_text("2")
-    path = tmp_path / "global_step_2" / "neyman" / "neyman_state.json"
-    state = json.loads(path.read_text())
-    state["controller"]["step"] += 1
-    path.write_text(json.dumps(state))
-    with pytest.raises(StateError, match=r"checksum.*trainer\.resume_from_path"):
-        bench.train(**_long(tmp_path))
 
 
 def test_a_verifier_that_is_down_ends_the_run_with_its_cause(bench: Any) -> None:
