@@ -40,6 +40,8 @@ CONDITIONS: dict[str, tuple[str, list[str]]] = {
     "lab_hidden": ("beliefs are told the first policy's state on the prompt", ["--features", "hidden"]),
     "lab_many_epochs": ("256 prompts, each visited many times", ["--pool", "256"]),
     "lab_noise": ("a tenth of all verdicts flipped", ["--reward-noise", "0.1"]),
+    "lab_grpo": ("advantages are GRPO's", ["--estimator", "grpo"]),
+    "lab_reinforce": ("advantages are REINFORCE++'s", ["--estimator", "reinforce++"]),
     "lab_lengths": ("wrong answers cost 4 times the tokens", ["--failure-tokens", "16"]),
     "lab_drift": ("weights also move at random", ["--drift", "0.3"]),
 }
