@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from neyman._compare_command import CORE, CompareCommand, _settle, cells_of, compare_command
+from neyman._compare_command import CORE, CompareCommand, _at_the_edge, _settle, cells_of, compare_command
 from neyman.errors import ArgumentError
 from neyman.lab import strategy_names
 from neyman.presets import PRESETS
@@ -117,3 +117,23 @@ def test_the_core_grid_is_of_known_strategies(tmp_path):
 def test_all_is_every_preset_beside_the_oracle(tmp_path):
     cells = cells_of(CompareCommand(out=tmp_path, strategies="all", regimes="hard", seeds=1, rates="1e-3"))
     assert {cell.experiment.strategy for cell in cells} == {*PRESETS, "neyman-told", "oracle"}
+
+
+def test_a_best_rate_at_the_edge_of_what_was_tried_is_named():
+    def one(best, *rates):
+        return {
+            "setting": {"learning_rate": best},
+            "settings": [{"learning_rate": rate, "group_size": size} for rate in rates for size in (2, 4)],
+        }
+
+    strategies = {
+        "low": one(1e-3, 1e-3, 2e-3),
+        "high": one(4e-3, 1e-3, 2e-3, 4e-3),
+        "too": one(4e-3, 2e-3, 4e-3),
+        "inside": one(2e-3, 1e-3, 2e-3, 4e-3),
+        "single": one(1e-3, 1e-3),
+    }
+    assert _at_the_edge({"strategies": strategies}) == [
+        "best at the last rate tried, 0.001, so try smaller ones: low",
+        "best at the last rate tried, 0.004, so try larger ones: high, too",
+    ]

@@ -112,6 +112,8 @@ def compare_command(words: list[str]) -> int:
     wide = console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=160)
     for regime, figures in summary["regimes"].items():
         wide.print(_table(regime, figures))
+        for line in _at_the_edge(figures):
+            wide.print(line, markup=False)
     console.print(f"report: {(command.out / 'report.html').absolute()}", markup=False)
     return 1 if failed else 0
 
@@ -288,6 +290,23 @@ def _table(regime: str, figures: dict[str, Any]) -> Table:
             f"{one['setting']['learning_rate']:g}, n={one['setting']['group_size']}",
         )
     return table
+
+
+def _at_the_edge(figures: dict[str, Any]) -> list[str]:
+    """Say which strategies are best at the smallest or largest rate that was tried, so that their best may lie beyond.
+
+    One that was tried at a single rate is not named: nothing was chosen there.
+    """
+    ends: dict[tuple[str, float], list[str]] = {}
+    for name, one in figures["strategies"].items():
+        rates = sorted({setting["learning_rate"] for setting in one["settings"]})
+        best = one["setting"]["learning_rate"]
+        if len(rates) > 1 and best in (rates[0], rates[-1]):
+            ends.setdefault(("smaller" if best == rates[0] else "larger", best), []).append(name)
+    return [
+        f"best at the last rate tried, {rate:g}, so try {way} ones: {', '.join(names)}"
+        for (way, rate), names in ends.items()
+    ]
 
 
 def _words(figures: dict[str, Any], digits: int) -> str:

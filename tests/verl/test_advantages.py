@@ -120,6 +120,22 @@ def test_mini_batches_of_unequal_tokens_weigh_as_one(ranks: int) -> None:
     assert found / 3 == pytest.approx(wanted * 20 / lengths.sum(), rel=1e-6)
 
 
+@pytest.mark.parametrize(("rows", "size", "ranks"), [(24, 8, 1), (24, 8, 2), (32, 8, 4)])
+def test_mini_batches_are_those_that_verl_cuts(rows: int, size: int, ranks: int) -> None:
+    """verl's dispatch to ranks and its iterator over a rank's rows, against the place of each row."""
+    from tensordict import TensorDict
+    from verl.protocol import BatchData
+    from verl.utils.tensordict_utils import make_iterator
+
+    everything = TensorDict({"row": torch.arange(rows)}, batch_size=rows)
+    found = np.full(rows, -1)
+    for rank in BatchData(everything).chunk(chunks=ranks):
+        pieces = make_iterator(rank, size // ranks, 1, seed=42, dataloader_kwargs={"shuffle": False})
+        for part, piece in enumerate(pieces):
+            found[piece["row"].numpy()] = part
+    assert mini_batches_of(rows, size, ranks).tolist() == found.tolist()
+
+
 def test_one_mini_batch_needs_no_telling_apart() -> None:
     assert mini_batches_of(32, 32, 2) is None
 

@@ -40,6 +40,7 @@ def test_sara_trains_ppo_on_two_ranks_though_a_fifth_of_all_verdicts_fails(bench
         **PPO,
         trainer__n_gpus_per_node=2,
         actor_rollout_ref__rollout__agent__num_workers=2,
+        actor_rollout_ref__actor__ppo_mini_batch_size=2,
         reward__custom_reward_function__name="faulty",
         neyman={"strategy": "neyman_cpu_rewards:damped", "options": {"group_size": 8}, "retries": 1.0},
     )
@@ -63,24 +64,29 @@ def test_sara_trains_ppo_on_two_ranks_though_a_fifth_of_all_verdicts_fails(bench
 
 
 def _damped(step: Any, numbers: np.ndarray) -> np.ndarray:
-    """Return verl's own advantages times the prompts' weights in a mean over tokens, times DynaMO's factor."""
+    """Return verl's own advantages times the prompts' weights in a mean over tokens, times DynaMO's factor.
+
+    The mean is over the tokens of each of two mini-batches, to which two ranks bring every other quarter of the rows.
+    """
     import torch
 
     from neyman.modulation import Modulation, batch_extremes, token_change, token_factors
 
-    weights = neyman.formulas.prompt_weights(
-        numbers, step.mask.sum(1), aggregation="token_mean", trained=numbers >= 0
-    )
+    tokens = step.mask.sum(1)
+    weights = neyman.formulas.prompt_weights(numbers, tokens, aggregation="token_mean", trained=numbers >= 0)
+    if (weights != 1).any():
+        mini = np.arange(len(numbers)) * 4 // len(numbers) % 2
+        weights = weights * (np.bincount(mini, weights=tokens) * 2 / tokens.sum())[mini]
     mask, modulation = torch.as_tensor(step.mask), Modulation(variant="published")
     entropy, logp = torch.as_tensor(step.entropies), torch.as_tensor(step.logps)
-    weighed = torch.as_tensor(step.stock * weights[:, None]).float()
-    change = token_change(modulation, logp=logp, entropy=entropy, advantages=weighed, mask=mask)
-    found = batch_extremes([(entropy, change, mask * (weighed != 0))])
+    raw = torch.as_tensor(step.stock)
+    change = token_change(modulation, logp=logp, entropy=entropy, advantages=raw, mask=mask)
+    found = batch_extremes([(entropy, change, mask * (raw != 0))])
     factor = token_factors(
-        modulation, entropy=entropy, change=change, advantages=weighed, mask=mask, extremes=found
+        modulation, entropy=entropy, change=change, advantages=raw, mask=mask, extremes=found
     )
     assert (factor != 1).any()
-    return (weighed * factor).numpy()
+    return step.stock * weights[:, None] * factor.numpy()
 
 
 @pytest.fixture(scope="module")
