@@ -107,12 +107,9 @@ def test_the_token_factor_is_dynamo_s_published_form_over_the_whole_step() -> No
     mask, advantages = torch.ones(4, 5), torch.tensor([[1.0], [-1.0], [0.5], [0.0]]).expand(4, 5)
     mask[1, 3:] = 0
     modulation = Modulation(variant="published")
-    trained = torch.tensor([True, True, False, True])
-    found = token_factor(
-        modulation, logps=logps, entropies=entropies, advantages=advantages, mask=mask, trained=trained
-    )
+    found = token_factor(modulation, logps=logps, entropies=entropies, advantages=advantages, mask=mask)
     change = published_entropy_change(logps, entropies, mask, advantages)
-    live = mask * (advantages != 0) * trained[:, None]
+    live = mask * (advantages != 0)
     from neyman.modulation import batch_extremes
 
     expected = token_factors(

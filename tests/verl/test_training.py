@@ -79,14 +79,14 @@ def _damped(step: Any, numbers: np.ndarray) -> np.ndarray:
         weights = weights * (np.bincount(mini, weights=tokens) * 2 / tokens.sum())[mini]
     mask, modulation = torch.as_tensor(step.mask), Modulation(variant="published")
     entropy, logp = torch.as_tensor(step.entropies), torch.as_tensor(step.logps)
-    raw = torch.as_tensor(step.stock)
-    change = token_change(modulation, logp=logp, entropy=entropy, advantages=raw, mask=mask)
-    found = batch_extremes([(entropy, change, mask * (raw != 0))])
+    weighed = torch.as_tensor(step.stock * weights[:, None]).float()
+    change = token_change(modulation, logp=logp, entropy=entropy, advantages=weighed, mask=mask)
+    found = batch_extremes([(entropy, change, mask * (weighed != 0))])
     factor = token_factors(
-        modulation, entropy=entropy, change=change, advantages=raw, mask=mask, extremes=found
+        modulation, entropy=entropy, change=change, advantages=weighed, mask=mask, extremes=found
     )
     assert (factor != 1).any()
-    return step.stock * weights[:, None] * factor.numpy()
+    return (weighed * factor).numpy()
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,8 @@ def update_weight(
     """Return xi = I_clip r A, the weight of each token's score in the update.
 
     Args:
-        advantages: (B,), (B, 1) or (B, T): the raw advantage, before any factor of this package.
+        advantages: (B,), (B, 1) or (B, T): as the loss gets it, the
+            prompt's weight included, which the update has too; before any factor on tokens.
         shape: (B, T).
         ratio: r = pi / pi_old, (B,), (B, 1) or (B, T); default 1 (on-policy).
         passes: I_clip, same shapes, nonzero where the gradient passes (:func:`unclipped`); default all.

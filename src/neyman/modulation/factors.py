@@ -131,7 +131,7 @@ def token_change(
         modulation: the settings; ``variant`` decides.
         logp: (B, T) log pi of the sampled token, of the policy being updated.
         entropy: (B, T) H, nats.
-        advantages: (B,), (B, 1) or (B, T), raw.
+        advantages: (B,), (B, 1) or (B, T), without a factor on tokens.
         mask: (B, T), nonzero on valid tokens.
         s2: (B, T), see :func:`token_moments`; required by "exact".
         ratio: pi / pi_old, (B,), (B, 1) or (B, T); default 1.

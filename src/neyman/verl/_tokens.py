@@ -55,7 +55,6 @@ def token_factor(
     entropies: Tensor,
     advantages: Tensor,
     mask: Tensor,
-    trained: Tensor,
 ) -> Tensor:
     """Return the factor on each token's advantage [rows, tokens], of the policy that drew the step.
 
@@ -65,14 +64,13 @@ def token_factor(
         modulation: the settings.
         logps: [rows, tokens], of the tokens drawn.
         entropies: [rows, tokens].
-        advantages: [rows, tokens], without any other factor.
+        advantages: [rows, tokens], the prompts' weights included, as the update has them.
         mask: [rows, tokens] that the loss counts.
-        trained: [rows] that have a weight; the others are in no extreme.
     """
     from neyman.modulation import batch_extremes, token_change, token_factors  # noqa: PLC0415 (loads torch's part)
 
     change = token_change(modulation, logp=logps, entropy=entropies, advantages=advantages, mask=mask)
-    extremes = batch_extremes([(entropies, change, mask * (advantages != 0) * trained[:, None])])
+    extremes = batch_extremes([(entropies, change, mask * (advantages != 0))])
     return token_factors(
         modulation,
         entropy=entropies,

@@ -205,10 +205,10 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
 
     def _weighed(self, drawn: Batch, places: np.ndarray, advantages: torch.Tensor, rows: Any) -> torch.Tensor:
         """Return the advantages [rows, tokens] that train; verl's own tensor where nothing is to be changed."""
-        mask, raw = rows["response_mask"], advantages
+        mask = rows["response_mask"]
         if len(drawn.spare_ids):
             values = np.where(places < 0, 0.0, with_spares(drawn, estimator_of(self.config))[places])
-            advantages = raw = torch.as_tensor(values, dtype=advantages.dtype)[:, None] * mask
+            advantages = torch.as_tensor(values, dtype=advantages.dtype)[:, None] * mask
         factors = row_factors(
             drawn,
             places,
@@ -225,9 +225,8 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
                 self._modulation,
                 logps=rows["old_log_probs"],
                 entropies=rows["entropy"],
-                advantages=raw,
+                advantages=advantages,
                 mask=mask,
-                trained=torch.as_tensor(factors != 0.0),
             )
         return advantages
 
