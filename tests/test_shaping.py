@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from neyman.errors import ArgumentError
-from neyman.modulation import ClipCov, EntropyAdvantage, KLCov, WReinforce
+from neyman.modulation import ClipCov, EntropyAdvantage, ForkTokens, KLCov, WReinforce
 
 torch = pytest.importorskip("torch")
 
 from neyman.modulation import (  # noqa: E402 (needs torch)
     clip_cov_factor,
     entropy_advantage_factor,
+    fork_tokens_factor,
     kl_cov_advantages,
     shaping_factors,
     token_covariance,
@@ -113,6 +114,22 @@ def test_each_setting_has_its_factor():
     torch.testing.assert_close(raised, torch.tensor([[1.2, 1.2], [0.6, 0.6]]))
     clipped = shaping_factors(ClipCov(share=1.0), **tensors, generator=torch.Generator())
     assert clipped.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    tensors["entropy"] = torch.tensor([[0.3, 0.1], [0.2, 0.4]])
+    forks = shaping_factors(ForkTokens(share=0.5), **tensors, generator=torch.Generator())
+    assert forks.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_fork_tokens_are_trls_and_padding_is_in_no_quantile():
+    torch.manual_seed(0)
+    entropy, mask = torch.rand(5, 7), torch.rand(5, 7) < 0.7
+    entropy[~mask] = float("nan")
+    factor = fork_tokens_factor(entropy, mask, 0.2)
+    chosen = factor[mask].bool()
+    assert int(chosen.sum()) == -(-int(mask.sum()) // 5)
+    assert entropy[mask][chosen].min() > entropy[mask][~chosen].max()
+    assert (factor[~mask] == 1).all()
+    assert fork_tokens_factor(entropy, mask, 1.0).min() == 1
+    assert fork_tokens_factor(entropy, torch.zeros(5, 7), 0.2).min() == 1
 
 
 @pytest.mark.parametrize(
@@ -123,6 +140,7 @@ def test_each_setting_has_its_factor():
         (lambda: ClipCov(share=0.0), "share"),
         (lambda: ClipCov(low=5.0), "low must be below high"),
         (lambda: KLCov(share=0.0), "share"),
+        (lambda: ForkTokens(share=0.0), "share"),
         (lambda: KLCov(coefficient=-1.0), "coefficient"),
         (lambda: WReinforce(positive=1.5), "positive"),
     ],

@@ -14,6 +14,7 @@ from neyman.errors import ArgumentError
 from neyman.modulation import (
     ClipCov,
     EntropyAdvantage,
+    ForkTokens,
     KLCov,
     WReinforce,
     entropy_advantage_factor,
@@ -84,6 +85,23 @@ def test_the_update_is_that_of_raised_advantages(bench: Any, name: str) -> None:
     assert float((expected - actual).norm() / expected.norm()) < 2e-5
     factor = entropy_advantage_factor(entropies, inputs["advantages"], mask, 0.2, 2.0)
     assert factor[mask.bool()].max() <= 1.5
+
+
+def test_fork_tokens_alone_train_under_rloo(bench: Any) -> None:
+    trainer, inputs = loss_of(bench, RLOOTrainer, ForkTokens(share=0.3))
+    logps, entropies = forward(trainer, inputs)
+    mask, advantages = inputs["completion_mask"], inputs["advantages"][:, None]
+    known = entropies[mask.bool()]
+    forks = entropies >= torch.quantile(known, 0.7)
+    assert 0.25 < forks[mask.bool()].float().mean() < 0.4
+    expected = gradient(trainer, -(advantages * mask * forks * logps).sum(1).mean())
+    actual = gradient(trainer, trainer._compute_loss(trainer.model, inputs))
+    assert float((expected - actual).norm() / expected.norm()) < 2e-5
+
+
+def test_fork_tokens_of_grpo_are_trls(bench: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"top_entropy_quantile=0\.2"):
+        bench.build(GRPOTrainer, neyman.preset("uniform"), ours={"modulation": ForkTokens()})
 
 
 def test_clip_covs_tokens_have_no_gradient_and_the_others_theirs(bench: Any) -> None:

@@ -17,7 +17,7 @@ import torch
 import neyman
 from neyman.errors import ArgumentError, StateError
 from neyman.identity import describe
-from neyman.modulation import ClipCov, Modulation
+from neyman.modulation import ClipCov, EntropyAdvantage, ForkTokens, Modulation
 from neyman.verl import _checkpoint
 from neyman.verl._fit import check_strategy_fits
 from neyman.verl._prompts import NUMBER, Prompts, distinct, numbered
@@ -120,6 +120,20 @@ def test_the_token_factor_is_dynamo_s_published_form_over_the_whole_step() -> No
     assert (found != 1).any()
     assert (found[mask == 0] == 1).all()
     assert (found[3] == 1).all()
+
+
+def test_other_token_rules_take_the_entropies_of_the_step() -> None:
+    from neyman.modulation import entropy_advantage_factor, fork_tokens_factor
+
+    torch.manual_seed(1)
+    entropies, mask = torch.rand(3, 4), torch.ones(3, 4)
+    advantages = torch.tensor([[1.0], [-1.0], [0.5]]).expand(3, 4)
+    given = {"logps": -entropies, "entropies": entropies, "advantages": advantages, "mask": mask}
+    raised = token_factor(EntropyAdvantage(), **given)
+    assert torch.equal(raised, entropy_advantage_factor(entropies, advantages, mask, 0.4, 2.0))
+    assert torch.equal(token_factor(ForkTokens(), **given), fork_tokens_factor(entropies, mask, 0.2))
+    for settings in (EntropyAdvantage(), ForkTokens()):
+        assert modulation_of(_algorithm(), neyman.preset("vip", modulation=settings)) == settings
 
 
 def _algorithm(**algorithm: Any) -> Any:

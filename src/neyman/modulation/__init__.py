@@ -1,7 +1,8 @@
 """Token factors of DynaMO: compensate confident correct tokens, damp tokens that move the entropy most.
 
-Beside them those of other methods: entropy advantages, Clip-Cov, KL-Cov, W-REINFORCE. The settings
-(:class:`Modulation`, :class:`EntropyAdvantage`, :class:`ClipCov`, :class:`KLCov`, :class:`WReinforce`) need nothing but
+Beside them those of other methods: entropy advantages, Clip-Cov, KL-Cov, fork tokens, W-REINFORCE. The settings
+(:class:`Modulation`, :class:`EntropyAdvantage`, :class:`ClipCov`, :class:`KLCov`, :class:`ForkTokens`,
+:class:`WReinforce`) need nothing but
 the standard library, so a strategy can carry them; the functions need torch and are loaded on first use.
 
 Symbols: pi the policy's distribution over the vocabulary at a token, H its entropy, L = log pi + H,
@@ -14,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from neyman.modulation.rivals import ClipCov, EntropyAdvantage, KLCov, WReinforce
+from neyman.modulation.rivals import ClipCov, EntropyAdvantage, ForkTokens, KLCov, WReinforce
 from neyman.modulation.settings import Modulation
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from neyman.modulation.shaping import (
         clip_cov_factor,
         entropy_advantage_factor,
+        fork_tokens_factor,
         kl_cov_advantages,
         shaping_factors,
         token_covariance,
@@ -64,6 +66,7 @@ _HOME = {
     "token_factors": "factors",
     "clip_cov_factor": "shaping",
     "entropy_advantage_factor": "shaping",
+    "fork_tokens_factor": "shaping",
     "kl_cov_advantages": "shaping",
     "shaping_factors": "shaping",
     "token_covariance": "shaping",
@@ -73,6 +76,7 @@ __all__ = [
     "ClipCov",
     "EntropyAdvantage",
     "Extremes",
+    "ForkTokens",
     "KLCov",
     "Modulation",
     "TokenMoments",
@@ -85,6 +89,7 @@ __all__ = [
     "entropy_advantage_factor",
     "entropy_change",
     "entropy_change_from_moments",
+    "fork_tokens_factor",
     "kl_cov_advantages",
     "published_entropy_change",
     "s2_from_sharpened",

@@ -104,4 +104,24 @@ class WReinforce:
         _checks.real("positive", self.positive, low=0.0, high=1.0)
 
 
-Shaping = EntropyAdvantage | ClipCov | KLCov
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkTokens:
+    """Train the most uncertain tokens alone: the others have no gradient.
+
+    For losses without an option of their own: TRL's GRPO has ``top_entropy_quantile``. The threshold is of the rows at
+    hand.
+
+    Args:
+        share: of the valid tokens that train, in (0, 1]; ties with the threshold train too.
+
+    Source: Wang et al. (2025), arXiv 2506.01939, with its share.
+    """
+
+    share: float = 0.2
+
+    def __post_init__(self) -> None:
+        _checks.real("share", self.share, low=0.0, high=1.0, open_low=True)
+
+
+Shaping = EntropyAdvantage | ClipCov | KLCov | ForkTokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from neyman import _checks
 from neyman.modulation._tensors import float_tensor, per_token, token_mask
-from neyman.modulation.rivals import ClipCov, EntropyAdvantage, KLCov
+from neyman.modulation.rivals import ClipCov, EntropyAdvantage, ForkTokens, KLCov
 
 import torch  # isort: skip - after _tensors, whose import names the extra where torch is absent
 from torch import Tensor  # isort: skip
@@ -164,8 +164,39 @@ def kl_cov_advantages(
     return torch.where(chosen.reshape(shape), spread - pull, spread)
 
 
+def fork_tokens_factor(entropy: Tensor, mask: Tensor, share: float) -> Tensor:
+    """Return 1 on the tokens whose entropy is in the upper ``share`` of the valid ones, 0 on the others.
+
+    Args:
+        entropy: (B, T) H, nats.
+        mask: (B, T), nonzero on valid tokens.
+        share: that trains, in (0, 1].
+
+    Returns:
+        (B, T), detached; 1 on masked tokens.
+
+    Raises:
+        ArgumentError: a share out of range, or shapes do not match.
+
+    Source:
+        Wang et al. (2025), arXiv 2506.01939; the threshold is the quantile 1 - share, as in TRL.
+
+    Example:
+        >>> fork_tokens_factor(torch.tensor([[0.1, 0.9, 0.5, 0.2, 7.0]]), torch.tensor([[1, 1, 1, 1, 0]]), 0.25)
+        tensor([[0., 1., 0., 0., 1.]])
+    """
+    _checks.real("share", share, low=0.0, high=1.0, open_low=True)
+    entropy = float_tensor("entropy", entropy)
+    valid = token_mask(mask, tuple(entropy.shape))
+    factor = torch.ones_like(entropy)
+    if valid.any():
+        known = entropy[valid].float()
+        factor[valid] = (known >= torch.quantile(known, 1.0 - share)).to(factor.dtype)
+    return factor
+
+
 def shaping_factors(
-    settings: EntropyAdvantage | ClipCov,
+    settings: EntropyAdvantage | ClipCov | ForkTokens,
     *,
     logp: Tensor,
     entropy: Tensor,
@@ -177,4 +208,6 @@ def shaping_factors(
     """Return the factor on each token's advantage by one of the methods; arguments as above."""
     if isinstance(settings, EntropyAdvantage):
         return entropy_advantage_factor(entropy, advantages, mask, settings.alpha, settings.kappa)
+    if isinstance(settings, ForkTokens):
+        return fork_tokens_factor(entropy, mask, settings.share)
     return clip_cov_factor(advantages, logp, mask, settings, generator, passes)

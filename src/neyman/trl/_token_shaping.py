@@ -10,7 +10,7 @@ import torch
 
 from neyman.errors import ArgumentError
 from neyman.keyed import keyed_seed
-from neyman.modulation.rivals import ClipCov, EntropyAdvantage, KLCov, Shaping, WReinforce
+from neyman.modulation.rivals import ForkTokens, KLCov, Shaping, WReinforce
 from neyman.modulation.shaping import kl_cov_advantages, shaping_factors
 from neyman.trl._token_factor import TokenFactor, loss_change, multiplied, token_mask_of
 
@@ -46,6 +46,11 @@ class TokenShaping:
             )
         if isinstance(settings, KLCov):
             _check_ratio(session)
+        if isinstance(settings, ForkTokens) and hasattr(session.trainer, "top_entropy_quantile"):
+            raise ArgumentError(
+                f"ForkTokens is for losses without it, and TRL's GRPO has top_entropy_quantile={settings.share:g}: set "
+                "that in the trainer's configuration, where the threshold is of all processes"
+            )
         self._inputs: Inputs | None = None
 
     @contextmanager
@@ -96,7 +101,7 @@ def token_factor(session: Session, modulation: Any) -> TokenFactor | TokenShapin
     """Return what multiplies tokens under these settings; None where nothing does."""
     if modulation is None or isinstance(modulation, WReinforce):  # W-REINFORCE is of rows
         return None
-    if isinstance(modulation, EntropyAdvantage | ClipCov | KLCov):
+    if isinstance(modulation, Shaping):
         return TokenShaping(session, modulation)
     return TokenFactor(session, modulation)
 

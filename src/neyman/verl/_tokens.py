@@ -1,4 +1,4 @@
-"""DynaMO's token factor on verl's advantages, from the entropies and log-probabilities that verl computes anyway."""
+"""Token factors on verl's advantages, from the entropies and log-probabilities that verl computes anyway."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ from typing import Any
 import torch
 
 from neyman.errors import ArgumentError
-from neyman.modulation import Modulation
+from neyman.modulation import (
+    EntropyAdvantage,
+    ForkTokens,
+    Modulation,
+    batch_extremes,
+    shaping_factors,
+    token_change,
+    token_factors,
+)
 from neyman.strategy import Strategy
 
 Tensor = torch.Tensor
+Factor = Modulation | EntropyAdvantage | ForkTokens
 _log = logging.getLogger("neyman")
 
 
-def modulation_of(config: Any, strategy: Strategy) -> Modulation | None:
-    """Return the settings of the token factor that can be applied here.
+def modulation_of(config: Any, strategy: Strategy) -> Factor | None:
+    """Return the settings of the token factor that can be applied here; None where there is none.
 
-    verl keeps no sum over the vocabulary, so the exact form gives way to the published one, with a warning; the
+    verl keeps no sum over the vocabulary, so DynaMO's exact form gives way to the published one, with a warning; the
     extremes are those of the whole step.
 
     Raises:
@@ -28,10 +37,11 @@ def modulation_of(config: Any, strategy: Strategy) -> Modulation | None:
     modulation = strategy.modulation
     if modulation is None:
         return None
-    if not isinstance(modulation, Modulation):
+    if not isinstance(modulation, Factor):
         raise ArgumentError(
-            f"verl has token rules of its own in place of {type(modulation).__name__}: "
-            "actor_rollout_ref.actor.policy_loss.loss_mode=clip_cov or kl_cov, clip_ratio_high, entropy_coeff; set "
+            f"strategy {strategy.name!r} asks for {type(modulation).__name__}, which neyman does not apply in "
+            "verl: there are Modulation, EntropyAdvantage and ForkTokens, and of verl's own "
+            "actor_rollout_ref.actor.policy_loss.loss_mode=clip_cov or kl_cov, clip_ratio_high and entropy_coeff; set "
             "++neyman.options.modulation=null"
         )
     if (config.algorithm.get("rollout_correction") or {}).get("bypass_mode"):
@@ -39,6 +49,8 @@ def modulation_of(config: Any, strategy: Strategy) -> Modulation | None:
             "algorithm.rollout_correction.bypass_mode=true skips the pass that gives entropies, which the token factor "
             f"of strategy {strategy.name!r} needs: set it to false, or ++neyman.options.modulation=null"
         )
+    if not isinstance(modulation, Modulation):
+        return modulation
     if modulation.variant == "exact":
         _log.warning(
             "strategy %r asks for the exact entropy change, which needs a sum over the vocabulary that verl does not "
@@ -49,7 +61,7 @@ def modulation_of(config: Any, strategy: Strategy) -> Modulation | None:
 
 
 def token_factor(
-    modulation: Modulation,
+    modulation: Factor,
     *,
     logps: Tensor,
     entropies: Tensor,
@@ -67,7 +79,15 @@ def token_factor(
         advantages: [rows, tokens], the prompts' weights included, as the update has them.
         mask: [rows, tokens] that the loss counts.
     """
-    from neyman.modulation import batch_extremes, token_change, token_factors  # noqa: PLC0415 (loads torch's part)
+    if not isinstance(modulation, Modulation):
+        return shaping_factors(
+            modulation,
+            logp=logps,
+            entropy=entropies,
+            advantages=advantages,
+            mask=mask,
+            generator=torch.Generator(),
+        )
 
     change = token_change(modulation, logp=logps, entropy=entropies, advantages=advantages, mask=mask)
     extremes = batch_extremes([(entropies, change, mask * (advantages != 0))])
