@@ -25,6 +25,8 @@ IMPORTS = {
     "tasks/_judge.py": "the user's own code names a judge; runs in the worker process",
     "modulation/__init__.py": "constants of the package",
     "beliefs/embeddings.py": "constants of the package",
+    "verl/__init__.py": "constants of the package",
+    "verl/_settings.py": "a function that the user's own configuration names, as verl's do",
 }
 
 

@@ -460,7 +460,7 @@ def test_an_async_tool_that_exits_ends_no_loop(tool_user: Any) -> None:
 def test_the_controller_is_told_the_rewards_that_advantages_see_clipped_as_rloo_clips_them(
     bench: Any, monkeypatch: pytest.MonkeyPatch, is_direct: bool
 ) -> None:
-    monkeypatch.setattr(Session, "_is_direct", lambda _: is_direct)
+    monkeypatch.setattr(Session, "needs_direct_path", property(lambda _: is_direct))
     run = bench.train(
         RLOOTrainer, neyman.preset("uniform"), max_steps=2, reward_clip_range=(0.25, 0.75), beta=0.0
     )

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from neyman.errors import missing_extra
 
-if find_spec("verl") is None or find_spec("wrapt") is None:
+# A folder of that name on the path is found, too, but is no package of code.
+if (_spec := find_spec("verl")) is None or _spec.origin is None or find_spec("wrapt") is None:
     raise missing_extra("verl", "verl", "neyman.verl")
 
 import wrapt
