@@ -624,7 +624,7 @@ def test_every_public_name_resolves_and_others_do_not():
     import neyman.modulation as package
 
     assert all(hasattr(package, name) for name in package.__all__)
-    settings = {"Modulation", "EntropyAdvantage", "ClipCov", "KLCov", "WReinforce"}
+    settings = {"Modulation", "EntropyAdvantage", "ClipCov", "ForkTokens", "KLCov", "WReinforce"}
     assert set(package.__all__) == {*settings, *package._HOME}
     with pytest.raises(AttributeError, match="no attribute"):
         package.nothing  # noqa: B018 - the access itself is under test
