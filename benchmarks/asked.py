@@ -20,6 +20,15 @@ VARIANTS: dict[str, tuple[str, list[str]]] = {
     ),
 }  # fmt: skip
 
+# The same commands on another kind of processor, whose rounding warm-starts another policy: kept by hand, from there.
+ELSEWHERE: dict[str, tuple[str, list[str]]] = {
+    "demo_elsewhere": ("The demo on another kind of processor (AMD EPYC)", ["demo"]),
+    "demo_elsewhere_other_seeds": (
+        "There, the demo on five other seeds",
+        ["train", "--seeds", "10", "11", "12", "13", "14"],
+    ),
+}
+
 # What the lab and the replay are asked, beside where to.
 LAB = ["--regimes", "hard,ushape,easy", "--strategies", "core", "--seeds", "5",
        "--rates", "3e-4,6e-4,1.2e-3,2.4e-3,4.8e-3", "--rollouts", "16000"]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asked import VARIANTS
+from asked import ELSEWHERE, VARIANTS
 from headline import headline
 from marks import HERE
 from marks import interval as _interval
@@ -55,7 +55,7 @@ def demo(figures: dict[str, Any]) -> list[str]:
 def variants() -> list[str]:
     """Render the demo's variants, those that help and those that do not."""
     lines = []
-    for name, (title, words) in VARIANTS.items():
+    for name, (title, words) in (VARIANTS | ELSEWHERE).items():
         figures = _load(name)
         if figures is not None:
             lines += [
