@@ -45,7 +45,13 @@ def test_no_section_means_the_default_strategy(stock: Any) -> None:
     ("values", "message"),
     [
         ({"lower": 4}, r"no setting lower in verl.*\+\+neyman\.options\.lower"),
-        ({"strategy": "sarah"}, "one of uniform, vip, sara"),
+        ({"strategy": "sarah"}, "one of uniform, vip, sara.*did you mean sara"),
+        ({"stratgy": "sara"}, r"did you mean neyman\.strategy"),
+        ({"strategy": "mopps:explore=mean"}, r"\+neyman\.strategy=mopps '\+neyman\.options="),
+        (
+            {"strategy": "sara", "options": {"group_size": -1}},
+            r"neyman\.options \{'group_size': -1\} of sara",
+        ),
         ({"strategy": "no.such:thing"}, "cannot be imported"),
         ({"strategy": "math:pi"}, "must be a function, got 3.14"),
         ({"strategy": None}, "must be text, got None"),

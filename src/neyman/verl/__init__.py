@@ -20,8 +20,13 @@ from typing import TYPE_CHECKING, Any
 from neyman.errors import missing_extra
 
 # A folder of that name on the path is found, too, but is no package of code.
-if (_spec := find_spec("verl")) is None or _spec.origin is None or find_spec("wrapt") is None:
+if (_spec := find_spec("verl")) is None or _spec.origin is None:
     raise missing_extra("verl", "verl", "neyman.verl")
+if find_spec("wrapt") is None:
+    _missing = missing_extra("wrapt", "verl", "neyman.verl")
+    # verl drops what a plugin raises, so that a run would only hear of an unknown trainer.
+    logging.getLogger("neyman").warning("neyman_sync is not available in verl: %s", _missing)
+    raise _missing
 
 import wrapt
 
@@ -39,7 +44,6 @@ def _register(_trainers: ModuleType) -> None:
     try:
         import_module("neyman.verl._trainer")
     except Exception as error:
-        # verl drops what a plugin raises, so that a run would only hear of an unknown trainer.
         logging.getLogger("neyman").warning("neyman_sync is not available in verl: %s", error)
         raise
 

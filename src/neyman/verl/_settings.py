@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
 
@@ -85,9 +86,14 @@ class Settings:
             )
         names = [item.name for item in fields(cls)]
         if unknown := sorted(set(map(str, values)) - set(names)):
+            meant = get_close_matches(unknown[0], names, n=1)
+            way_out = (
+                f"did you mean neyman.{meant[0]}?"
+                if meant
+                else f"what belongs to the strategy goes below options, for example ++neyman.options.{unknown[0]}=..."
+            )
             raise ArgumentError(
-                f"neyman has no setting {', '.join(unknown)} in verl; there are {', '.join(names)}. What belongs to "
-                f"the strategy goes below options, for example ++neyman.options.{unknown[0]}=..."
+                f"neyman has no setting {', '.join(unknown)} in verl, which are {', '.join(names)}; {way_out}"
             )
         return cls(**{str(name): value for name, value in values.items()})
 
@@ -97,13 +103,23 @@ class Settings:
         Raises:
             ArgumentError: no such preset or function, options that it does not take, or no strategy came of it.
         """
-        if ":" not in self.strategy:
-            if self.strategy not in PRESETS:
+        name, _, rest = self.strategy.partition(":")
+        if name in PRESETS and rest:
+            raise ArgumentError(
+                f"neyman.strategy={self.strategy} has options behind the name, as replays take them; here they go "
+                f"below neyman.options: +neyman.strategy={name} '+neyman.options={{...}}'"
+            )
+        if not rest:
+            if name not in PRESETS:
+                meant = get_close_matches(name, PRESETS, n=1)
                 raise ArgumentError(
                     f"neyman.strategy must be one of {', '.join(PRESETS)}, or package.module:function, got "
-                    f"{self.strategy!r}"
+                    f"{self.strategy!r}" + (f"; did you mean {meant[0]}?" if meant else "")
                 )
-            return preset(self.strategy, **self.options)
+            try:
+                return preset(name, **self.options)
+            except ArgumentError as error:
+                raise type(error)(f"neyman.options {dict(self.options)} of {name}: {error}") from error
         try:
             made = imported("neyman.strategy", self.strategy)(**self.options)
         except TypeError as error:
