@@ -7,12 +7,12 @@ Paths are relative to the working directory and saved absolute.
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from neyman import beliefs
+from neyman._named import imported
 from neyman._settings import Options, Section, as_flags, checked, dump
 from neyman._task_settings import DataTask, ReasoningGymTask, RulesTask
 from neyman.errors import ArgumentError, missing_extra
@@ -225,7 +225,7 @@ class Config(Section):
         if options.get("modulation") == "none":
             options["modulation"] = None
         if own and self.strategy.belief != "preset":
-            kind = BELIEFS.get(self.strategy.belief) or _imported("strategy.belief", self.strategy.belief)
+            kind = _belief_kind(self.strategy.belief)
             try:
                 options["belief"] = kind(**self.strategy.belief_options)
             except TypeError as error:
@@ -260,7 +260,7 @@ class Config(Section):
 
     def _made(self, name: str, options: dict[str, Any]) -> Any:
         if name not in PRESETS:
-            return _imported("strategy.name", name)(**options)
+            return imported("strategy.name", name)(**options)
         ours = {"estimator": self.estimator, **self._lower(name)}
         return preset(name, **{**ours, **options})
 
@@ -301,16 +301,14 @@ class Config(Section):
         return rules.features(task.train)
 
 
-def _imported(field: str, path: str) -> Any:
-    module, colon, name = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module), name) if colon else _unknown(field, path)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ArgumentError(f"{field} {path!r} cannot be imported: {error}") from error
-
-
-def _unknown(field: str, name: str) -> Any:
-    raise ArgumentError(f"{field} must be one of {', '.join(BELIEFS)} or package.module:Class, got {name!r}")
+def _belief_kind(name: str) -> Any:
+    if name in BELIEFS:
+        return BELIEFS[name]
+    if ":" not in name:
+        raise ArgumentError(
+            f"strategy.belief must be one of {', '.join(BELIEFS)} or package.module:Class, got {name!r}"
+        )
+    return imported("strategy.belief", name)
 
 
 def _known_strategy(name: str) -> str:

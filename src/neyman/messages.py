@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from neyman import binary
 from neyman._checks import MOST_BITS, integer
 from neyman.errors import ArgumentError, ContractError
 from neyman.groups import OUT, VALID, Group, Slot
@@ -17,7 +18,6 @@ from neyman.missing import MissingReward
 from neyman.step import Outcome, Status
 
 _OK = Status.OK  # looked up for every rollout
-_TOLERANCE = 1e-6
 _MOST_TOKENS = 2**53  # whole numbers beyond are no floats, which weights are computed in
 _LAST_VERSION = 2**63 - 1  # a batch holds versions as int64
 
@@ -282,10 +282,8 @@ def _success(outcome: Outcome, reward: float) -> bool:
                 f"has the success {_brief(outcome.success)}; tell True, False, or None where the reward says it",
             )
         return bool(outcome.success)
-    if abs(reward - 1.0) <= _TOLERANCE:
-        return True
-    if min(abs(reward), abs(reward + 1.0)) <= _TOLERANCE:
-        return False
+    if (said := binary.outcome(reward)) is not None:
+        return said
     raise _refused(
         outcome,
         f"has the reward {reward}, which is not binary (1 for success, 0 or -1 for failure), and no success was named; "

@@ -176,10 +176,11 @@ def test_a_session_that_raised_is_drawn_again_and_never_zero(drawn: Any) -> None
     assert "agent loop raised" in step.controller.first_error
 
 
-def test_a_reward_that_is_no_number_does_not_train(drawn: Any) -> None:
+@pytest.mark.parametrize("reward", [float("nan"), float("inf")])
+def test_a_reward_that_is_no_number_does_not_train(drawn: Any, reward: float) -> None:
     step = drawn(
         neyman.preset("uniform", max_tries=1),
-        lambda prompt, session: float("nan") if (prompt, session) == (1, 0) else even(prompt, session),
+        lambda prompt, session: reward if (prompt, session) == (1, 0) else even(prompt, session),
         budget=32,
     )
     assert len(step.taken.keys) == 31

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, final
 
+from neyman import binary
 from neyman._checks import real
 from neyman.errors import ArgumentError, ContractError
 from neyman.trl._guard import Guard
 
-_TOLERANCE = 1e-6  # of a binary reward
 _NOT_COLUMNS = (
     "prompt",
     "completion",
@@ -94,10 +94,8 @@ class Success:
         """Read the outcome off the only reward function: 1 is a success, 0 and -1 are not."""
         if reward != reward:  # noqa: PLR0124 (NaN)
             return None
-        if abs(reward - 1.0) <= _TOLERANCE:
-            return True
-        if min(abs(reward), abs(reward + 1.0)) <= _TOLERANCE:
-            return False
+        if (said := binary.outcome(reward)) is not None:
+            return said
         raise ContractError(
             f"reward function {self._reward_name!r} returned {reward:g}, which is not binary (1, or 0 or -1), so that "
             f"it does not say what counts as success: pass success=({self._reward_name!r}, 0.5), a threshold on it, or "

@@ -149,7 +149,8 @@ class Rounds:
                 error="its agent loop raised, or returned nothing; verl's log has it under _run_prompt",
             )
         reward, extra = verdicts[keys[-1]]
-        verdict = MissingReward("its reward is NaN") if math.isnan(reward) else self._success(reward, extra)
+        is_number = math.isfinite(reward)
+        verdict = self._success(reward, extra) if is_number else MissingReward(f"its reward is {reward}")
         is_missing = isinstance(verdict, MissingReward)
         return Outcome(
             rollout_id=rollout_id,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any, cast
 
 from neyman._checks import integer, real
+from neyman._named import imported
 from neyman.errors import ArgumentError
 from neyman.presets import PRESETS, preset
 from neyman.strategy import Strategy
@@ -121,7 +121,7 @@ class Settings:
             except ArgumentError as error:
                 raise type(error)(f"neyman.options {dict(self.options)} of {name}: {error}") from error
         try:
-            made = imported("neyman.strategy", self.strategy)(**self.options)
+            made = function("neyman.strategy", self.strategy)(**self.options)
         except TypeError as error:
             raise ArgumentError(
                 f"neyman.strategy={self.strategy} does not take neyman.options {sorted(map(str, self.options))}: "
@@ -134,21 +134,17 @@ class Settings:
         return made
 
 
-def imported(name: str, where: str) -> Callable[..., Any]:
-    """Return the function that ``package.module:function`` names.
+def function(field: str, path: str) -> Callable[..., Any]:
+    """Return the function that a setting names.
 
     Args:
-        name: the setting, for the error.
-        where: what it says.
+        field: the setting, for the error.
+        path: ``package.module:function``.
 
     Raises:
-        ArgumentError: there is no such module, or nothing in it of that name that can be called.
+        ArgumentError: there is none, or it is no function.
     """
-    module, _, attribute = where.partition(":")
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ArgumentError(f"{name}={where} cannot be imported: {error}") from error
+    found = imported(field, path)
     if not callable(found):
-        raise ArgumentError(f"{name}={where} must be a function, got {found!r:.80}")
+        raise ArgumentError(f"{field}={path} must be a function, got {found!r:.80}")
     return cast("Callable[..., Any]", found)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, final
 
+from neyman import binary
 from neyman.errors import ContractError
 from neyman.missing import MissingReward
 
-_TOLERANCE = 1e-6
+_ROUNDING = 1e-6  # of thresholds: verl keeps rewards in float32
 
 
 @final
@@ -27,7 +28,7 @@ class Success:
         """Return whether a rollout succeeded; a missing reward where it cannot be told.
 
         Args:
-            reward: its score, no NaN.
+            reward: its score, finite.
             extra: what the reward function returned beside the score.
 
         Raises:
@@ -55,14 +56,12 @@ class Success:
         return self._reaches(float(value))
 
     def _reaches(self, value: float) -> bool:
-        return value >= self._threshold - _TOLERANCE  # verl keeps rewards in float32
+        return value >= self._threshold - _ROUNDING
 
     @staticmethod
     def _binary(reward: float) -> bool:
-        if abs(reward - 1.0) <= _TOLERANCE:
-            return True
-        if min(abs(reward), abs(reward + 1.0)) <= _TOLERANCE:
-            return False
+        if (said := binary.outcome(reward)) is not None:
+            return said
         raise ContractError(
             f"the reward function returned {reward:g}, which is not binary (1, or 0 or -1), so that it does not say "
             "what counts as success: give +neyman.success=reward +neyman.threshold=0.5, or the name of a number that "

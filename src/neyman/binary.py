@@ -1,0 +1,19 @@
+"""The outcome that a binary reward says: 1 is a success, 0 and -1 are none."""
+
+from __future__ import annotations
+
+_TOLERANCE = 1e-6
+
+
+def outcome(reward: float) -> bool | None:
+    """Return whether a reward says success; None where it is not binary, so that success must be named.
+
+    Args:
+        reward: a number, no NaN.
+
+    >>> outcome(1.0), outcome(0.0), outcome(-1.0), outcome(0.5)
+    (True, False, False, None)
+    """
+    if abs(reward - 1.0) <= _TOLERANCE:
+        return True
+    return False if min(abs(reward), abs(reward + 1.0)) <= _TOLERANCE else None
