@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import neyman
-from neyman.keyed import PromptId
+from neyman.randomness import PromptId
 from neyman.rules import Select, StepView
 
 PROMPTS, SIZE, SEED = 512, 8, 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from neyman import Batch, Controller, Outcome
-from neyman.keyed import PromptId
+from neyman.randomness import PromptId
 
 
 class Script:

@@ -20,8 +20,8 @@ from neyman.beliefs import (
     Streaks,
     default,
 )
-from neyman.groups import Phase, SlotState
-from neyman.keyed import PromptId
+from neyman.randomness import PromptId
+from neyman.step._group import Phase, SlotState
 from neyman.testing import Host, run_step  # noqa: F401 (vocabulary for the tests that import from here)
 from neyman.testing._batch import expect_sound_batch
 from neyman.testing._host import expect_same_batch, through_json  # noqa: F401

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from neyman import _bounded
-from neyman._bounded import TooLargeError, numbered_lines, read_bytes
+from neyman._files import limits
+from neyman._files.limits import TooLargeError, numbered_lines, read_bytes
 from neyman.errors import StateError
 
 
@@ -44,7 +44,7 @@ class _Pipe:
 
 
 def test_lines_are_numbered_and_a_long_one_is_refused_with_the_way_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(_bounded, "LONGEST_LINE", 4)
+    monkeypatch.setattr(limits, "LONGEST_LINE", 4)
     path = tmp_path / "lines"
     assert list(numbered_lines(io.BytesIO(b"a\nbcd\n\nend"), path, first=7)) == [
         (7, b"a\n"),

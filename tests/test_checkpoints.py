@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from neyman import checkpoints
+from neyman._files import checkpoints
+from neyman._files.atomic import write_atomic
 from neyman.errors import StateError
-from neyman.files import write_atomic
 
 STATE = {"strategy": {"name": "vip"}, "belief": [0.1, math.nan, 3], "prompts": "digest", "ö": "ü"}
 OWN = "neyman_process0.safetensors"

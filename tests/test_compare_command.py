@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from neyman._compare_command import CORE, CompareCommand, _at_the_edge, _settle, cells_of, compare_command
+from neyman.cli._compare import CORE, CompareCommand, _at_the_edge, _settle, cells_of, compare_command
 from neyman.errors import ArgumentError
 from neyman.lab import strategy_names
 from neyman.presets import PRESETS

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import neyman
-from neyman._options import parse_options
-from neyman._settings import read_toml
-from neyman._task_settings import TASKS
 from neyman.beliefs import Counts
 from neyman.config import Config, from_mapping, to_toml
+from neyman.config._settings import read_toml
+from neyman.config._tasks import TASKS
 from neyman.errors import ArgumentError, MissingExtraError
+from neyman.presets._options import parse_options
 
 
 def test_nothing_given_is_the_embedded_default():

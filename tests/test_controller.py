@@ -542,8 +542,8 @@ def test_a_state_of_another_prompt_set_version_or_shape_is_refused_and_changes_n
 
 
 def test_a_state_survives_a_prediction_that_is_not_known():
-    from neyman.groups import Group, Slot
-    from neyman.step import Reason
+    from neyman.step._group import Group, Slot
+    from neyman.step.messages import Reason
 
     group = Group(prompt_id="a", size=2, reason=Reason.PROBE, slots=[Slot()])
     again = Group.from_state(through_json(group.state_dict()))

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fuzz.tally import count
 from neyman import Cancel, Controller, MissingReward, Outcome, Request
 from neyman.errors import ArgumentError, ContractError, NeymanError
-from neyman.keyed import PromptId
+from neyman.randomness import PromptId
 from strategies import Host, assert_consistent, assert_sound_batch, controllers, hosts, through_json
 
 _UNSHOWABLE = "10**5000"  # in the place of the number itself, which Hypothesis could not show

@@ -2,7 +2,7 @@
 
 import pytest
 
-from neyman.files import atomic, write_atomic
+from neyman._files.atomic import atomic, write_atomic
 
 
 def test_a_writing_that_fails_leaves_the_old_content_and_nothing_else(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from neyman import Strategy, preset, rules
 from neyman.beliefs import Counts
-from neyman.identity import describe, differences
+from neyman.hosts.identity import describe, differences
 from neyman.presets import PRESETS
 from strategies import through_json
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neyman._json import DEEPEST, RepeatedFieldError, loads
+from neyman._files.json import DEEPEST, RepeatedFieldError, loads
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neyman.keyed import fingerprint, keyed_hash, keyed_rng, keyed_seed
+from neyman.randomness import fingerprint, keyed_hash, keyed_rng, keyed_seed
 
 KEYS = st.lists(st.text() | st.integers(), max_size=4).map(tuple)
 
@@ -26,7 +26,7 @@ def test_different_keys_have_different_hashes(one, two):
 
 
 def test_the_hash_does_not_depend_on_the_process():
-    code = "from neyman.keyed import keyed_hash; print(keyed_hash('prompt', 3, 'draw'))"
+    code = "from neyman.randomness import keyed_hash; print(keyed_hash('prompt', 3, 'draw'))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert keyed_hash("prompt", 3, "draw") == int(printed)
 

@@ -10,7 +10,7 @@ from neyman.beliefs import Counts, PublishedGP
 from neyman.errors import ArgumentError, StateError
 from neyman.modulation import Modulation
 from neyman.presets import PRESETS
-from neyman.step import StopReason
+from neyman.step.messages import StopReason
 from strategies import Host, run_step, through_json
 
 QUIET = {"dynamo": {"modulation": None}}

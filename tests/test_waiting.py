@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neyman.waiting import Waiting
+from neyman.step._queue import Waiting
 
 MOVES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1) | st.none()))
 

@@ -20,20 +20,20 @@ from neyman.formulas import mean_at_k as mean_at_k
 from neyman.formulas import pass_at_k as pass_at_k
 from neyman.formulas import prompt_weights as prompt_weights
 from neyman.formulas import water_level as water_level
-from neyman.ledger import Fate as Fate
-from neyman.ledger import Ledger as Ledger
-from neyman.ledger import Work as Work
-from neyman.missing import MissingReward as MissingReward
 from neyman.presets import preset as preset
-from neyman.step import Batch as Batch
-from neyman.step import Budget as Budget
-from neyman.step import Cancel as Cancel
-from neyman.step import GroupReport as GroupReport
-from neyman.step import Outcome as Outcome
-from neyman.step import Reason as Reason
-from neyman.step import Request as Request
-from neyman.step import Status as Status
-from neyman.step import StopReason as StopReason
+from neyman.step.ledger import Fate as Fate
+from neyman.step.ledger import Ledger as Ledger
+from neyman.step.ledger import Work as Work
+from neyman.step.messages import Batch as Batch
+from neyman.step.messages import Budget as Budget
+from neyman.step.messages import Cancel as Cancel
+from neyman.step.messages import GroupReport as GroupReport
+from neyman.step.messages import Outcome as Outcome
+from neyman.step.messages import Reason as Reason
+from neyman.step.messages import Request as Request
+from neyman.step.messages import Status as Status
+from neyman.step.messages import StopReason as StopReason
+from neyman.step.missing import MissingReward as MissingReward
 from neyman.strategy import Strategy as Strategy
 
 __version__ = "0.1.0"

@@ -8,17 +8,17 @@ from itertools import islice
 from typing import Any, final
 
 from neyman._checks import choice, integer, multiple, prompt_ids, real
-from neyman.asking import ask
-from neyman.closing import close_batch
-from neyman.engine import Engine
 from neyman.errors import ArgumentError, CallOrderError, StateError
-from neyman.keyed import PromptId
-from neyman.ledger import Fate, Ledger, Work
-from neyman.messages import parse_outcomes, version, whole
-from neyman.pool import Pool
-from neyman.restoring import restored, state_of
-from neyman.soundness import readable
-from neyman.step import Batch, Budget, Cancel, GroupReport, Outcome, Request
+from neyman.randomness import PromptId
+from neyman.step._close import close_batch
+from neyman.step._engine import Engine
+from neyman.step._parse import parse_outcomes, version, whole
+from neyman.step._pool import Pool
+from neyman.step._request import ask
+from neyman.step._restore import restored, state_of
+from neyman.step._soundness import readable
+from neyman.step.ledger import Fate, Ledger, Work
+from neyman.step.messages import Batch, Budget, Cancel, GroupReport, Outcome, Request
 from neyman.strategy import Strategy, check_strategy
 
 _VERSION = 1

@@ -35,7 +35,7 @@ class Strategy:
             be enough by each prompt's own chance, and nothing is opened for what is in sight already.
         dead_groups: "keep" leaves groups without signal in the loss's denominator, as the host does without
             neyman; "exclude" rescales so that they do not dilute it; "replace" lets groups with signal, drawn at
-            random, count once more in their place (`neyman.replacement`).
+            random, count once more in their place (`neyman.step._replacement`).
         replace_above: share of the groups that must carry signal before "replace" does so; else they are kept.
         incomplete: "keep" trains a group that lacks results on what is there; "drop" leaves it out.
         complete_from_allowance: complete committed groups from the retry allowance once the budget is spent.
@@ -49,7 +49,7 @@ class Strategy:
         baseline: what a row's reward is compared with: the group's "rows" in the batch, or all valid results of its
             "group", those that ``keep`` leaves out included.
         replay_age: steps for which the latest right answer of each prompt is kept, to stand in the place of a wrong
-            one where a complete group has none (`neyman.memory`); 0 keeps none.
+            one where a complete group has none (`neyman.step._right_answers`); 0 keeps none.
         modulation: settings of DynaMO's token factor (`neyman.modulation.Modulation`), applied by hosts.
 
     Raises:

@@ -14,11 +14,11 @@ pytest.importorskip("pydantic", reason="pydantic is not installed: pip install '
 
 from fuzz.mutations import changed, edited, values
 from fuzz.tally import count
-from neyman._options import parse_options
-from neyman._settings import read_toml
 from neyman.config import Config, from_mapping, to_toml
+from neyman.config._settings import read_toml
 from neyman.errors import ArgumentError, NeymanError
 from neyman.presets import PRESETS
+from neyman.presets._options import parse_options
 
 VALID = {
     "seeds": [0, 1],

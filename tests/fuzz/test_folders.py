@@ -21,7 +21,7 @@ from report.synthetic import write_run
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'neyman[train]'")
 
-from neyman._compare_command import CompareCommand, _settle
+from neyman.cli._compare import CompareCommand, _settle
 from neyman.lab.experiment import METRICS, Experiment
 from neyman.lab.grid import grid, load_grid
 from neyman.train._folder import RunFolder

@@ -17,8 +17,8 @@ import neyman
 from neyman import Batch, Budget, Controller, Outcome, Strategy
 from neyman.beliefs import Counts
 from neyman.errors import ContractError
-from neyman.keyed import PromptId
-from neyman.ledger import Fate
+from neyman.randomness import PromptId
+from neyman.step.ledger import Fate
 from neyman.testing import Host
 
 RATES = (0.01, 0.1, 0.5, 1.0)

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from neyman.ledger import Fate
-from neyman.step import StopReason
+from neyman.step.ledger import Fate
+from neyman.step.messages import StopReason
 from reliability.faulty_host import (
     BUDGET,
     FAULTS,

@@ -21,7 +21,7 @@ from reliability.source_walk import faults, importers
 SOURCE = Path(neyman.__file__).parent
 # Where a name becomes an import, and whose name it is.
 IMPORTS = {
-    "_named.py": "the user's own configuration names a strategy, belief or function as package.module:name",
+    "presets/_named.py": "the user's own configuration names a strategy, belief or function as package.module:name",
     "tasks/_judge.py": "the user's own code names a judge; runs in the worker process",
     "modulation/__init__.py": "constants of the package",
     "beliefs/embeddings.py": "constants of the package",

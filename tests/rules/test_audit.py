@@ -10,7 +10,7 @@ import pytest
 from neyman import Budget, Controller, Outcome, formulas, preset
 from neyman.rules import EarlyVerdict, FullGroup
 from neyman.rules.audit import audit, survival_probability
-from neyman.yields import Yield
+from neyman.step._yield import Yield
 from strategies import PRESETS
 
 K = 8

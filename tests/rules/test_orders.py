@@ -10,7 +10,7 @@ import pytest
 from neyman import beliefs, formulas
 from neyman.beliefs import Counts, StateDynamics, Streaks
 from neyman.errors import ArgumentError
-from neyman.keyed import keyed_rng
+from neyman.randomness import keyed_rng
 from neyman.rules import ClosestTo, Evidence, Inverse, MostMixed, SkipUniform, StepView
 from neyman.rules.forecast import group_states
 

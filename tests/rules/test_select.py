@@ -7,7 +7,7 @@ import pytest
 
 from neyman.beliefs import Counts
 from neyman.errors import ArgumentError
-from neyman.keyed import keyed_rng
+from neyman.randomness import keyed_rng
 from neyman.rules import ClosestTo, HighestVariance, InOrder, Revisit, StepView
 
 

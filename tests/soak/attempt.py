@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from neyman.checkpoints import STATE_FILE, UNFINISHED
+from neyman._files.checkpoints import STATE_FILE, UNFINISHED
 
 TRAINEE = Path(__file__).with_name("trainee.py")
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neyman.errors import ArgumentError
-from neyman.missing import MissingReward
+from neyman.step.missing import MissingReward
 from neyman.tasks import (
     ExactMatch,
     Problem,

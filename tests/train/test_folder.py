@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pydantic")
 
-from neyman import checkpoints
+from neyman._files import checkpoints
 from neyman.errors import StateError
 from neyman.train._folder import Progress, RunFolder, plain
 from neyman.train._tail import Tail

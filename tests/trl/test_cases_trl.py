@@ -14,7 +14,7 @@ from trl import GRPOTrainer, RLOOTrainer
 import neyman
 from neyman.beliefs import Counts
 from neyman.errors import ArgumentError
-from neyman.ledger import Fate
+from neyman.step.ledger import Fate
 
 
 def never(completions: list[Any], **columns: Any) -> list[float]:

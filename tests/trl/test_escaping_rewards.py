@@ -16,7 +16,7 @@ from trl import GRPOTrainer
 
 import neyman
 from neyman.errors import ContractError, RunFailedError
-from neyman.ledger import Fate
+from neyman.step.ledger import Fate
 
 #: Longer than ten limits, and than the test may take where they are not kept.
 HANG = 120.0

@@ -15,8 +15,8 @@ from trl import GRPOTrainer, RLOOTrainer
 
 import neyman
 from neyman.errors import ArgumentError, ContractError, RunFailedError
-from neyman.ledger import Fate
-from neyman.missing import MissingReward
+from neyman.step.ledger import Fate
+from neyman.step.missing import MissingReward
 from neyman.tasks import KillableVerifier, reward_function
 from neyman.trl import _limit
 

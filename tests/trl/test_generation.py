@@ -16,7 +16,7 @@ from trl import GRPOTrainer, RLOOTrainer
 
 import neyman
 from neyman.errors import ArgumentError, ContractError
-from neyman.ledger import Fate
+from neyman.step.ledger import Fate
 from neyman.tasks import tiny_policy
 from neyman.trl._own_prompts import check_own_prompts
 from neyman.trl._session import Session

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import neyman
-from neyman._lock import FolderLock
+from neyman._files.lock import FolderLock
 from neyman.errors import RunFailedError
 from neyman.trl import _held, last_checkpoint
 
@@ -24,7 +24,7 @@ SAVING = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
 HOLD = """
 import sys, time
 from pathlib import Path
-from neyman._lock import FolderLock
+from neyman._files.lock import FolderLock
 lock = FolderLock(Path(sys.argv[1]), sys.argv[2])
 print(lock.take(60.0), flush=True)
 time.sleep(600)

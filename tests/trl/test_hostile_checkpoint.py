@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import neyman
-from neyman import checkpoints
+from neyman._files import checkpoints
 
 
 class Bomb:

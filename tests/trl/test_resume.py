@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import save_file
 
 import neyman
-from neyman import checkpoints
+from neyman._files import checkpoints
 from neyman.errors import StateError
 from neyman.modulation import Modulation
 from neyman.trl import last_checkpoint

@@ -15,7 +15,7 @@ from trl import GRPOTrainer, RLOOTrainer
 
 import neyman
 from neyman.errors import ArgumentError, ContractError
-from neyman.ledger import Fate
+from neyman.step.ledger import Fate
 
 CLASSES = [GRPOTrainer, RLOOTrainer]
 

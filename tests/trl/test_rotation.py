@@ -12,7 +12,7 @@ import torch
 from transformers import TrainerCallback
 
 import neyman
-from neyman import checkpoints
+from neyman._files import checkpoints
 from neyman.trl import last_checkpoint
 from neyman.trl._rotation import held_back, rotate
 

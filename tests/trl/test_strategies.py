@@ -14,7 +14,7 @@ from trl import GRPOTrainer, RLOOTrainer
 import neyman
 from neyman import Strategy
 from neyman.beliefs import Counts
-from neyman.ledger import Fate
+from neyman.step.ledger import Fate
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "uniform": lambda: neyman.preset("uniform"),

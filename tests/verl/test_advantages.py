@@ -10,7 +10,7 @@ import torch
 
 import neyman
 from neyman.errors import ArgumentError
-from neyman.step import Batch, StopReason
+from neyman.step.messages import Batch, StopReason
 from neyman.verl._advantages import (
     aggregation_of,
     check_baseline,

@@ -16,7 +16,7 @@ import torch
 
 import neyman
 from neyman.errors import ArgumentError, StateError
-from neyman.identity import describe
+from neyman.hosts.identity import describe
 from neyman.modulation import ClipCov, EntropyAdvantage, ForkTokens, Modulation
 from neyman.verl import _checkpoint
 from neyman.verl._fit import check_strategy_fits

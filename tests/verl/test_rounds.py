@@ -11,7 +11,7 @@ import torch
 
 import neyman
 from neyman.errors import ContractError, RunFailedError
-from neyman.step import Request
+from neyman.step.messages import Request
 from neyman.verl import _rounds
 from neyman.verl._rounds import PARTITION, Rounds
 from neyman.verl._success import Success

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from neyman._bounded import read_bytes
-from neyman._json import loads
+from neyman._files.json import loads
+from neyman._files.limits import read_bytes
 from neyman.errors import StateError
 from neyman.lab.experiment import CURVE, METRICS
 

@@ -10,14 +10,14 @@ import torch
 
 from neyman._checks import FloatP, IntP, integer
 from neyman.controller import Controller
-from neyman.keyed import keyed_rng
 from neyman.lab._one_thread import one_thread
 from neyman.lab.experiment import Experiment, play, policy_gradient
 from neyman.lab.oracle import ExactRates, OracleBelief
 from neyman.lab.policy import Policy
 from neyman.lab.strategies import build_strategy
 from neyman.lab.task import Prompts
-from neyman.step import Budget
+from neyman.randomness import keyed_rng
+from neyman.step.messages import Budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

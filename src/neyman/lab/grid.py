@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from neyman._checks import integer
+from neyman._files.atomic import write_atomic
 from neyman.errors import ArgumentError, NeymanError, StateError
-from neyman.files import write_atomic
 from neyman.lab._saved import read_run
 from neyman.lab.experiment import Experiment, run
 from neyman.lab.task import WarmStart, starting_policy

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neyman._checks import FloatP, choice, integer, real
+from neyman._files.atomic import write_atomic
 from neyman.errors import StateError
-from neyman.files import write_atomic
 from neyman.lab import policy as policy_module
 from neyman.lab.policy import Policy, Shape
 from neyman.tasks import rules

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from neyman._checks import IntP
-from neyman.keyed import keyed_hash, keyed_rng
+from neyman.randomness import keyed_hash, keyed_rng
 from neyman.replay._trace import Trace
 
 # Of a visit with more trials than this, so many are used: drawn without replacement, the first draws have the same

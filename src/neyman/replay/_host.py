@@ -7,17 +7,17 @@ from inspect import signature
 from typing import Any
 
 from neyman._checks import integer
-from neyman._options import parse_options
 from neyman.controller import Controller
 from neyman.errors import ArgumentError, RunFailedError
-from neyman.keyed import keyed_rng
 from neyman.presets import PRESETS, preset
+from neyman.presets._options import parse_options
+from neyman.randomness import keyed_rng
 from neyman.replay._account import Account
 from neyman.replay._clock import Clock
 from neyman.replay._draws import Draws
 from neyman.replay._settings import BUDGET_FACTOR, Settings
 from neyman.replay._trace import Trace
-from neyman.step import Budget, Outcome, Request, Status
+from neyman.step.messages import Budget, Outcome, Request, Status
 from neyman.strategy import Strategy
 
 

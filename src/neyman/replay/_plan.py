@@ -11,8 +11,8 @@ import numpy as np
 
 from neyman import formulas
 from neyman._checks import FloatP, integer, real
-from neyman.keyed import keyed_rng
 from neyman.presets import preset
+from neyman.randomness import keyed_rng
 from neyman.replay._difficulty import CountDifficulty, Difficulty
 from neyman.replay._trace import Trace
 

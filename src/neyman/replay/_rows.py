@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from neyman._json import RepeatedFieldError, loads
-from neyman._records import RecordBound
+from neyman._files.json import RepeatedFieldError, loads
+from neyman._files.records import RecordBound
 from neyman.errors import ArgumentError, missing_extra
 
 LONGEST_LINE = 16 * 2**20  # bytes; longer lines are refused before they are read

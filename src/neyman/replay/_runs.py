@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neyman import __version__
-from neyman._bounded import read_bytes
 from neyman._checks import integer
-from neyman._json import loads
+from neyman._files.atomic import write_atomic
+from neyman._files.json import loads
+from neyman._files.limits import read_bytes
 from neyman.errors import RunFailedError
-from neyman.files import write_atomic
 from neyman.replay._host import replay_strategy, strategy_for
 from neyman.replay._settings import Settings
 from neyman.replay._trace import Trace

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neyman._checks import FloatP, IntP
+from neyman._files.atomic import atomic
 from neyman.errors import ArgumentError, StateError
-from neyman.files import atomic
 
 _ARRAYS = ("first", "time", "successes", "trials", "tokens", "rollout_success", "rollout_tokens")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from neyman.files import write_atomic
+from neyman._files.atomic import write_atomic
 from neyman.report._comparison import Regime, read_regimes, summarise_regime
 from neyman.report._document import document
 from neyman.report._figures import draw_accuracy, draw_series

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from neyman.errors import ArgumentError
-from neyman.ledger import Fate
 from neyman.report._groups import (
     Allocation,
     Calibration,
@@ -31,6 +30,7 @@ from neyman.report._stats import (
     paired_difference,
     value_at,
 )
+from neyman.step.ledger import Fate
 
 COSTS = ("rollouts", "tokens", "seconds")
 UNSETTLED = "unsettled"

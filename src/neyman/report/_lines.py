@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from neyman import _checks
-from neyman._bounded import numbered_lines, read_bytes
-from neyman._json import RepeatedFieldError, loads
+from neyman._files.json import RepeatedFieldError, loads
+from neyman._files.limits import numbered_lines, read_bytes
 from neyman.errors import ArgumentError, StateError
 
 _LARGEST = 2**53  # up to which sums of counts are exact, and far beyond what a run takes

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from neyman.files import write_atomic
+from neyman._files.atomic import write_atomic
 from neyman.report._replay_advice import advice
 from neyman.report._replay_page import replay_page
 from neyman.report._replay_summary import summarise_strategy

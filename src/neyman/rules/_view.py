@@ -10,7 +10,7 @@ import numpy as np
 
 from neyman._checks import FloatP, IntP
 from neyman.beliefs import Belief
-from neyman.keyed import Key, PromptId
+from neyman.randomness import Key, PromptId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

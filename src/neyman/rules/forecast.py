@@ -11,7 +11,7 @@ import numpy as np
 from neyman._checks import FloatP, real
 from neyman.beliefs import Belief, StateDynamics, beta_parameters
 from neyman.formulas import effective_probability
-from neyman.keyed import PromptId, keyed_hash
+from neyman.randomness import PromptId, keyed_hash
 from neyman.rules._view import StepView
 from neyman.rules.select import candidates
 

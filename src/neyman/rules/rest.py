@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from neyman._checks import FloatP, real
 from neyman.beliefs import Belief
-from neyman.keyed import PromptId
+from neyman.randomness import PromptId
 from neyman.rules._view import Select, StepView
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from neyman import formulas
 from neyman._checks import FloatP, choice, real
 from neyman.beliefs import beta_parameters
-from neyman.keyed import PromptId
+from neyman.randomness import PromptId
 from neyman.rules._view import Select, StepView
 
 

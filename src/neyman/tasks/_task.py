@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from neyman import _checks
 from neyman.errors import ArgumentError, missing_extra
-from neyman.missing import MissingReward
+from neyman.step.missing import MissingReward
 from neyman.tasks import _judge
 
 Message: TypeAlias = Mapping[str, Any]

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from neyman import _checks
-from neyman._json import RepeatedFieldError, loads
-from neyman._records import RecordBound
+from neyman._files.json import RepeatedFieldError, loads
+from neyman._files.records import RecordBound
 from neyman.errors import ArgumentError, missing_extra
 from neyman.tasks._task import Duplicates, Problem, Prompt, Task, problem, resolve_duplicates
 

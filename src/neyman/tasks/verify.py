@@ -27,8 +27,8 @@ from typing import IO, Any, TypeAlias, final
 
 from neyman import _checks
 from neyman.errors import ArgumentError, RunFailedError, missing_extra
-from neyman.missing import MissingReward
-from neyman.step import Status
+from neyman.step.messages import Status
+from neyman.step.missing import MissingReward
 from neyman.tasks import _judge
 from neyman.tasks._task import Problem
 

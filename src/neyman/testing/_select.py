@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neyman.beliefs import Belief, Counts
-from neyman.keyed import PromptId, keyed_rng
-from neyman.pool import Pool
+from neyman.randomness import PromptId, keyed_rng
 from neyman.rules import Select, StepView
+from neyman.step._pool import Pool
 from neyman.testing._contract import Suite, declared, during, expect, expect_same
 
 _SEE = "Select rules"

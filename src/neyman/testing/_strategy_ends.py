@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from neyman.errors import InfeasibleError
-from neyman.keyed import PromptId
+from neyman.randomness import PromptId
 from neyman.testing._batch import expect_sound_batch
 from neyman.testing._contract import declared, during, expect
 from neyman.testing._host import Host, run_step, through_json

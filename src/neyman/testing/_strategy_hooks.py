@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from neyman.controller import Controller
-from neyman.keyed import PromptId
-from neyman.step import Budget, Request
+from neyman.randomness import PromptId
+from neyman.step.messages import Budget, Request
 from neyman.strategy import Strategy
 from neyman.testing._contract import Suite
 

@@ -14,11 +14,11 @@ import threading
 import traceback
 from pathlib import Path
 
-from neyman._lock import FolderLock
-from neyman._settings import read_toml
+from neyman._files.atomic import write_atomic
+from neyman._files.lock import FolderLock
 from neyman.config import from_mapping
+from neyman.config._settings import read_toml
 from neyman.errors import NeymanError, RunFailedError
-from neyman.files import write_atomic
 from neyman.train._folder import RunFolder
 
 _LOCK_SECONDS = 20.0

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol, final
 
-from neyman._bounded import read_bytes
-from neyman._json import loads
+from neyman._files.json import loads
+from neyman._files.limits import read_bytes
 from neyman.config import Config
 from neyman.errors import RunFailedError
 from neyman.train._folder import RunFolder

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from neyman import checkpoints
-from neyman._bounded import numbered_lines
-from neyman._json import loads
+from neyman._files import checkpoints
+from neyman._files.atomic import atomic, write_atomic
+from neyman._files.json import loads
+from neyman._files.limits import numbered_lines
 from neyman.errors import StateError
-from neyman.files import atomic, write_atomic
 
 VERSION = 1
 _PART = 2**20  # bytes that are copied at a time

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from transformers import TrainerCallback
 
-from neyman.step import GroupReport
+from neyman.step.messages import GroupReport
 from neyman.train._folder import Progress, RunFolder
 
 PREFIX = "neyman/"

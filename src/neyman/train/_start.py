@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from neyman._lock import FolderLock
+from neyman._files.lock import FolderLock
 from neyman.config import Config
 from neyman.errors import ArgumentError, missing_extra
-from neyman.rehearsal import rehearse
+from neyman.hosts.dry_run import rehearse
 from neyman.strategy import Strategy
 
 # What a training writes beside its runs before the first of them takes a step.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, BinaryIO, final
 
-from neyman._bounded import numbered_lines
+from neyman._files.limits import numbered_lines
 from neyman.train._folder import RunFolder, damaged_line, parse_line, way_out
 
 

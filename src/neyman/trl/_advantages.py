@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from neyman import formulas
 from neyman.errors import ArgumentError
-from neyman.missing import MissingReward
+from neyman.step.missing import MissingReward
 from neyman.strategy import Strategy
 from neyman.trl._guard import LARGEST
 

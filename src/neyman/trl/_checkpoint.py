@@ -17,12 +17,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from neyman import checkpoints
-from neyman._json import loads
-from neyman.checkpoints import STATE_FILE
+from neyman._files import checkpoints
+from neyman._files.atomic import write_atomic
+from neyman._files.checkpoints import STATE_FILE
+from neyman._files.json import loads
 from neyman.errors import StateError
-from neyman.files import write_atomic
-from neyman.identity import differences
+from neyman.hosts.identity import differences
 from neyman.trl._fit import warn
 from neyman.trl._rotation import held_back, rotate
 from neyman.trl._store import RolloutStore

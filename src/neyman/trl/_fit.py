@@ -9,7 +9,7 @@ from typing import Any
 
 from neyman._checks import integer
 from neyman.errors import ArgumentError
-from neyman.rehearsal import prompts_of_a_step, rehearse
+from neyman.hosts.dry_run import prompts_of_a_step, rehearse
 from neyman.rules import Each, InOrder
 from neyman.strategy import Strategy
 from neyman.trl._prompts import ID_COLUMN, Prompts, check_size

@@ -11,9 +11,9 @@ from typing import Any, final
 import torch
 
 from neyman.errors import ContractError, RunFailedError
-from neyman.keyed import PromptId, keyed_hash
-from neyman.missing import MissingReward
-from neyman.step import Outcome, Request
+from neyman.randomness import PromptId, keyed_hash
+from neyman.step.messages import Outcome, Request
+from neyman.step.missing import MissingReward
 from neyman.trl._advantages import reward_of
 from neyman.trl._fit import no_prompt
 from neyman.trl._guard import Guard

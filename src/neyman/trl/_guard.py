@@ -14,8 +14,8 @@ import torch
 
 from neyman._checks import real
 from neyman.errors import ContractError, RunFailedError
-from neyman.missing import MissingReward
-from neyman.step import Status
+from neyman.step.messages import Status
+from neyman.step.missing import MissingReward
 from neyman.trl._fit import warn
 from neyman.trl._limit import LOGS, Columns, EscapeError, Limit, StuckError, message, shown
 from neyman.trl._loops import outlive_exits

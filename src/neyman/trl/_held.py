@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from neyman._lock import FolderLock
+from neyman._files.lock import FolderLock
 from neyman.errors import RunFailedError
 from neyman.trl._ranks import Ranks
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neyman import formulas
-from neyman.metrics import calibration
-from neyman.step import Batch
+from neyman.step._report import calibration
+from neyman.step.messages import Batch
 
 if TYPE_CHECKING:
     from neyman.trl._session import Session

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neyman.errors import ContractError
-from neyman.keyed import PromptId
+from neyman.randomness import PromptId
 
 Tokens = tuple[int, ...]
 _SHOWN = 3  # rows that an error names one by one

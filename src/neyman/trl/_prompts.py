@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, final
 
 from neyman.errors import ArgumentError
-from neyman.keyed import PromptId
+from neyman.randomness import PromptId
 
 ID_COLUMN = "neyman_id"
 

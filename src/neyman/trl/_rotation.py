@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from neyman import checkpoints
+from neyman._files import checkpoints
 
 # What the trainer calls on the way with a copy of its arguments for the checkpoint: there they must be the user's.
 _KEEP_ARGUMENTS = ("_save", "_push_from_checkpoint")

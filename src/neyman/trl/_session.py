@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from neyman import formulas
 from neyman.controller import Controller
 from neyman.errors import ArgumentError, ContractError, RunFailedError
-from neyman.identity import describe
-from neyman.keyed import fingerprint
-from neyman.missing import MissingReward
+from neyman.hosts.identity import describe
 from neyman.modulation.rivals import WReinforce
-from neyman.step import Batch, Budget, Request
+from neyman.randomness import fingerprint
+from neyman.step.messages import Batch, Budget, Request
+from neyman.step.missing import MissingReward
 from neyman.strategy import Strategy
 from neyman.trl._advantages import (
     aggregation,

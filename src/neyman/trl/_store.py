@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from neyman.keyed import PromptId
+from neyman.randomness import PromptId
 
 _PREFIX = "rollout"
 _TOKENS = ("prompt_tokens", "completion_ids")

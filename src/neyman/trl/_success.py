@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, final
 
-from neyman import binary
 from neyman._checks import real
 from neyman.errors import ArgumentError, ContractError
+from neyman.step import outcome as binary
 from neyman.trl._guard import Guard
 
 _NOT_COLUMNS = (

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 
 from neyman.errors import ArgumentError
-from neyman.keyed import keyed_seed
 from neyman.modulation.rivals import ForkTokens, KLCov, Shaping, WReinforce
 from neyman.modulation.shaping import kl_cov_advantages, shaping_factors
+from neyman.randomness import keyed_seed
 from neyman.trl._token_factor import TokenFactor, loss_change, multiplied, token_mask_of
 
 if TYPE_CHECKING:

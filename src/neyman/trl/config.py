@@ -7,7 +7,7 @@ from typing import Any
 
 from trl import GRPOConfig, RLOOConfig
 
-from neyman._json import loads
+from neyman._files.json import loads
 from neyman.errors import ArgumentError
 from neyman.presets import preset
 from neyman.strategy import Strategy

@@ -10,10 +10,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from neyman import checkpoints
+from neyman._files import checkpoints
 from neyman.controller import Controller
 from neyman.errors import StateError
-from neyman.identity import differences
+from neyman.hosts.identity import differences
 
 _log = logging.getLogger("neyman")
 _FRESH = "++neyman.accept_strategy_change=true"
@@ -38,7 +38,7 @@ def save(folder: Path, controller: Controller, prompts: str, strategy: dict[str,
         folder: the part's folder; it is made.
         controller: between two steps.
         prompts: a hash of the training prompts.
-        strategy: its description (`neyman.identity.describe`).
+        strategy: its description (`neyman.hosts.identity.describe`).
     """
     checkpoints.begin(folder)
     checkpoints.seal(

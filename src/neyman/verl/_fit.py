@@ -7,7 +7,7 @@ from typing import Any
 
 from neyman._checks import integer
 from neyman.errors import ArgumentError
-from neyman.rehearsal import rehearse
+from neyman.hosts.dry_run import rehearse
 from neyman.strategy import Strategy
 from neyman.verl._advantages import check_baseline
 

@@ -11,7 +11,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from neyman.beliefs import Belief
-from neyman.keyed import fingerprint
+from neyman.randomness import fingerprint
 from neyman.verl._settings import function
 
 NUMBER = "neyman_number"

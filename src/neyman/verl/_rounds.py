@@ -21,8 +21,8 @@ from transfer_queue import KVBatchMeta
 
 from neyman.controller import Controller
 from neyman.errors import ContractError, RunFailedError
-from neyman.missing import MissingReward
-from neyman.step import Batch, Outcome, Request, Status
+from neyman.step.messages import Batch, Outcome, Request, Status
+from neyman.step.missing import MissingReward
 
 PARTITION = "train"
 _SETTLED = ("finished", "failure")

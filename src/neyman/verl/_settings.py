@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 from neyman._checks import integer, real
-from neyman._named import imported
 from neyman.errors import ArgumentError
 from neyman.presets import PRESETS, preset
+from neyman.presets._named import imported
 from neyman.strategy import Strategy
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, final
 
-from neyman import binary
 from neyman.errors import ContractError
-from neyman.missing import MissingReward
+from neyman.step import outcome as binary
+from neyman.step.missing import MissingReward
 
 _ROUNDING = 1e-6  # of thresholds: verl keeps rewards in float32
 

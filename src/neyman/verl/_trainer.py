@@ -26,10 +26,10 @@ from verl.workers.utils.padding import response_to_nested
 
 from neyman.controller import Controller
 from neyman.errors import ContractError, RunFailedError
-from neyman.identity import describe
-from neyman.ledger import Work
-from neyman.metrics import calibration
-from neyman.step import Batch, Budget, Request, StopReason
+from neyman.hosts.identity import describe
+from neyman.step._report import calibration
+from neyman.step.ledger import Work
+from neyman.step.messages import Batch, Budget, Request, StopReason
 from neyman.verl import _checkpoint
 from neyman.verl._advantages import (
     aggregation_of,

@@ -1,0 +1,1 @@
+"""The logic that every adapter to a trainer needs, once."""

@@ -1,0 +1,1 @@
+"""One step of rollout generation: the messages that pass, the account, and the decisions behind `Controller`."""

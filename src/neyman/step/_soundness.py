@@ -1,0 +1,169 @@
+"""Whether a restored step can go on: what a damaged state must not get past."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from neyman.errors import NeymanError, StateError
+from neyman.randomness import PromptId
+from neyman.step._group import Group, Phase, Slot, SlotState
+
+if TYPE_CHECKING:
+    from neyman.step._engine import Engine
+
+_WHOLE = {
+    Slot: ("draw", "tries", "n_tokens", "policy_version", "step"),
+    Group: ("size", "looked", "draws", "stopped_at", "settled"),
+}
+_FLAGS = {Slot: ("success", "delivered", "protected", "spare", "replayed"), Group: ("carried",)}
+_INT64 = 2**63 - 1  # what a batch holds
+_MOST = {"n_tokens": 2**1000, "step": 2**53}  # tokens of fragments add up, and are computed with as floats
+_OPEN_WHOLE = ("left", "retries_left", "recounts_left", "rounds", "asked", "tokens_told")
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Turn whatever a damaged state makes its reader raise into a `StateError` that says of what.
+
+    Args:
+        what: what is being read.
+    """
+    try:
+        yield
+    except StateError:
+        raise
+    except (NeymanError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise StateError(
+            f"{what} is damaged, or was written by another neyman ({type(error).__name__}: {error})"
+        ) from error
+
+
+def check_reread(saved: Mapping[str, Any], reread: Mapping[str, Any]) -> None:
+    """Refuse a state of which something was not taken over as it stands.
+
+    Args:
+        saved: the state that was loaded.
+        reread: the state as it would be saved again.
+
+    Raises:
+        StateError: names the part that differs.
+    """
+    for key, value in reread.items():
+        if json.dumps(saved[key], sort_keys=True) != json.dumps(value, sort_keys=True):
+            raise StateError(
+                f"the {key!r} of the controller state does not read back as it was saved, so it is damaged"
+            )
+
+
+def check_sound(engine: Engine, late: Mapping[int, PromptId], *, is_open: bool) -> None:
+    """Refuse a restored step whose account does not balance, or that cannot go on.
+
+    Args:
+        engine: the restored step.
+        late: rollouts of closed steps that are still out.
+        is_open: whether a step is open.
+
+    Raises:
+        StateError: names the first thing that does not fit.
+
+    Cost: O(rollouts held).
+    """
+    groups = [*engine.groups, *engine.carried]
+    slots = [slot for group in groups for slot in group.slots]
+    remembered = engine.memory.slots
+    _types(groups, [*slots, *remembered])
+    ids = [slot.rollout_id for slot in slots if slot.rollout_id is not None and not slot.replayed]
+    prompts = [group.prompt_id for group in engine.groups]
+    whole = [*(getattr(engine, name) for name in ("step", "clock")), engine.next_rollout]
+    _expect(all(type(n) is int and -1 <= n <= _INT64 for n in whole), "a counter is no whole number")
+    _expect(engine.step <= _MOST["step"], "the step is beyond the last")
+    _expect(engine.clock >= engine.step, "the belief's clock is behind the step")
+    _expect(math.isfinite(engine.passes) and engine.passes >= 0.0, "the passes are no number >= 0")
+    _expect(len(set(prompts)) == len(prompts), "a prompt is open twice")
+    _expect(len({*ids, *late}) == len(ids) + len(late), "a rollout stands in two places")
+    _expect(all(0 <= i < engine.next_rollout for i in (*ids, *late)), "a rollout was never given out")
+    _expect(all(type(p) in (str, int) for p in late.values()), "a late rollout has no prompt")
+    kept = [group for i, group in enumerate(engine.groups) if i not in engine.drained] + engine.carried
+    held = sum(not slot.replayed for group in kept for slot in group.valid())
+    out = sum(slot.state is SlotState.OUT for slot in slots)
+    ledger = engine.ledger
+    _expect(ledger.requested == out + len(late) + held + ledger.rollouts(), "the account does not balance")
+    _expect(ledger.is_whole, "the account holds what is no count")
+    if is_open:
+        _open(engine)
+
+
+def _types(groups: list[Group], slots: list[Slot]) -> None:
+    for kind, items in ((Slot, slots), (Group, groups)):
+        for item in items:
+            _expect(
+                all(_is_count(getattr(item, name), _MOST.get(name, _INT64)) for name in _WHOLE[kind])
+                and all(type(getattr(item, name)) is bool for name in _FLAGS[kind]),
+                f"a {kind.__name__.lower()} holds what is no count or no flag",
+            )
+    for slot in slots:
+        _expect(
+            slot.rollout_id is None or (type(slot.rollout_id) is int and slot.rollout_id >= 0),
+            "a rollout's id is no whole number",
+        )
+        is_asked = slot.state in (SlotState.OUT, SlotState.VALID)
+        _expect(slot.rollout_id is not None or not is_asked, "a result belongs to no rollout")
+        is_scored = isinstance(slot.reward, float) and math.isfinite(slot.reward)
+        _expect(is_scored or slot.state is not SlotState.VALID, "a valid result has no reward")
+        _expect(
+            type(slot.trajectory_id) in (str, int, type(None)),
+            "a trajectory's name is neither text nor number",
+        )
+    for group in groups:
+        a, b = group.prior
+        numbers = (group.predicted, group.uncertainty, a, b)
+        _expect(all(type(n) is float for n in numbers) and min(a, b) > 0.0, "a prior is none")
+        _expect(type(group.prompt_id) in (str, int), "a prompt's id is neither text nor number")
+        _expect(all(type(n) is int and n >= 1 for n in group.looks), "a look is no length")
+        _expect(
+            group.committed in (None, True, False) and type(group.committed) is not int, "a verdict is none"
+        )
+        _expect(0 <= group.settled <= len(group.slots), "more is settled than a group holds")
+        _expect(all(slot.resolved for slot in group.slots[: group.settled]), "what is open counts as settled")
+        _expect(0 <= group.looked < max(1, len(group.looks)), "more looks were taken than there are")
+
+
+def _open(engine: Engine) -> None:
+    groups, live = engine.groups, engine.live
+    counters = [getattr(engine, name) for name in _OPEN_WHOLE]
+    _expect(all(type(n) is int and n >= 0 for n in counters), "a counter of the open step is none")
+    flags = (engine.exhausted, engine.was_cut, engine.awaiting_round)
+    _expect(all(type(flag) is bool for flag in flags), "a flag of the open step is none")
+    _expect(_is_count(engine.policy_version, _INT64), "the policy's version is no whole number")
+    _expect(type(engine.first_error) in (str, type(None)), "the first error is no text")
+    _expect(all(type(i) in (str, int) for i in engine.candidates), "a candidate is neither text nor number")
+    indices = {*live, *engine.drained}
+    _expect(
+        all(type(i) is int and 0 <= i < len(groups) for i in indices), "a group is in play that is not there"
+    )
+    allowance = math.floor(engine.retry_share * engine.budget.planned_rollouts + 1e-9)
+    planned = sum(slot.state is SlotState.PLANNED for group in groups for slot in group.slots)
+    whole = engine.asked + planned + engine.left + engine.retries_left
+    spent = engine.budget.planned_rollouts + allowance
+    adds_up = whole == spent or (engine.was_cut and whole <= spent)
+    _expect(adds_up, "its budget does not add up (or it was saved under another one)")
+    for index, group in enumerate(groups):
+        is_planned = any(slot.state is SlotState.PLANNED for slot in group.slots)
+        _expect(index in live or not is_planned, "a group out of play still asks for rollouts")
+        _expect(index not in live or group.prefix < len(group.slots), "a group in play awaits nothing")
+        _expect(
+            index not in live or group.phase in (Phase.OPEN, Phase.COMMITTED), "a group in play has ended"
+        )
+
+
+def _is_count(value: object, most: int) -> bool:
+    return type(value) is int and -1 <= value <= most
+
+
+def _expect(is_so: bool, otherwise: str) -> None:
+    if not is_so:
+        raise StateError(f"the controller state is damaged, as {otherwise}")
