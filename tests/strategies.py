@@ -22,6 +22,7 @@ from neyman.beliefs import (
 )
 from neyman.randomness import PromptId
 from neyman.step._group import Phase, SlotState
+from neyman.step._waves import Waves
 from neyman.testing import Host, run_step  # noqa: F401 (vocabulary for the tests that import from here)
 from neyman.testing._batch import expect_sound_batch
 from neyman.testing._host import expect_same_batch, through_json  # noqa: F401
@@ -34,52 +35,52 @@ def assert_same_batch(left: Batch, right: Batch) -> None:
 
 def assert_consistent(controller: Controller) -> None:
     """What must hold after any call: the account balances, the budget holds, and an open step can go on."""
-    engine, is_open = controller._engine, controller.is_open
-    groups = engine.groups if is_open else []
+    state, is_open = controller._engine.state, controller.is_open
+    groups = state.groups if is_open else []
     out = sum(slot.state is SlotState.OUT for group in groups for slot in group.slots)
-    kept = [group for i, group in enumerate(groups) if i not in engine.drained] + engine.carried
+    kept = [group for i, group in enumerate(groups) if i not in state.drained] + state.carried
     held = sum(not slot.replayed for group in kept for slot in group.valid())
     in_flight = out + len(controller._late)
     ledger = controller.ledger
     assert ledger.requested == in_flight + held + ledger.rollouts()
     if not is_open:
         return
-    assert engine.out == out
-    allowance = math.floor(engine.retry_share * engine.budget.planned_rollouts + 1e-9)
-    assert engine.asked <= engine.budget.planned_rollouts + allowance
-    if not engine.was_cut:  # what the token budget cut off is spent on nothing
+    assert state.out == out
+    allowance = math.floor(state.retry_share * state.budget.planned_rollouts + 1e-9)
+    assert state.asked <= state.budget.planned_rollouts + allowance
+    if not state.was_cut:  # what the token budget cut off is spent on nothing
         planned = sum(slot.state is SlotState.PLANNED for group in groups for slot in group.slots)
-        whole = engine.asked + planned + engine.left + engine.retries_left
-        assert whole == engine.budget.planned_rollouts + allowance
-    assert engine.left >= 0 <= engine.retries_left
+        whole = state.asked + planned + state.left + state.retries_left
+        assert whole == state.budget.planned_rollouts + allowance
+    assert state.left >= 0 <= state.retries_left
     assert len({group.prompt_id for group in groups}) == len(groups), "a prompt is opened once in a step"
     for index, group in enumerate(groups):
         planned = any(slot.state is SlotState.PLANNED for slot in group.slots)
-        assert (index in engine.waiting) == planned
-        assert index in engine.live or not planned
-        if index in engine.live:
+        assert (index in state.queue) == planned
+        assert index in state.live or not planned
+        if index in state.live:
             assert not group.is_resolved, "a resolved group is not awaited"
-    if engine.live:
-        assert engine.waiting.first() is not None or out, "the step waits for nothing"
+    if state.live:
+        assert state.queue.first() is not None or out, "the step waits for nothing"
     else:
-        assert engine.is_done
-    if engine.strategy.verdict is not None:
-        undecided = {i for i in engine.live if groups[i].phase is Phase.OPEN}
-        assert set(engine.waves._undecided) == undecided
+        assert controller.is_done
+    if isinstance(planner := controller._engine.planner, Waves):
+        undecided = {i for i in state.live if groups[i].phase is Phase.OPEN}
+        assert set(planner._undecided) == undecided
         committed = [
             g
             for i, g in enumerate(groups)
             if g.phase is Phase.COMMITTED
-            and not (engine.strategy.incomplete == "drop" and i not in engine.live and g.is_short)
+            and not (state.strategy.incomplete == "drop" and i not in state.live and g.is_short)
         ]
-        if engine.strategy.close == "fixed_train":
-            assert engine.waves._committed == len(committed)
+        if state.strategy.close == "fixed_train":
+            assert planner._committed == len(committed)
 
 
 def assert_sound_batch(controller: Controller, batch: Batch, asked: dict[int, PromptId]) -> None:
     """What every batch must be, and inside its rows."""
     expect_sound_batch(batch, controller.strategy, asked)
-    rows, strategy, train_rows = len(batch), controller.strategy, controller._engine.train_rows
+    rows, strategy, train_rows = len(batch), controller.strategy, controller._engine.state.train_rows
     if train_rows is not None:
         assert rows <= train_rows
         if strategy.close != "streaming" and controller._fill == "copies" and rows:

@@ -348,7 +348,7 @@ def test_a_rule_that_raises_loses_nothing_that_was_carried():
     mixed_everywhere(controller)
     held = controller.held_rollouts
     assert len(held) == 4 * 4
-    controller._engine.carried.pop()  # so that the next step still needs one prompt
+    controller._engine.state.carried.pop()  # so that the next step still needs one prompt
     moody.fails = True
     with pytest.raises(RuntimeError, match="not today"):
         controller.begin(range(8, 16))

@@ -69,7 +69,7 @@ def test_case_29_the_account_equals_a_hand_count_in_rollouts_tokens_and_seconds(
         controller.record_seconds(Work.UPDATE, 0.5)
         rollouts, tokens, seconds = rollouts + padding, tokens + 3 * padding, seconds + 2 + step
     ledger = controller.ledger
-    held = [slot for group in controller._engine.carried for slot in group.valid()]
+    held = [slot for group in controller._engine.state.carried for slot in group.valid()]
     assert ledger.requested == rollouts
     assert ledger.rollouts() == rollouts - len(held)
     assert ledger.tokens() == tokens - sum(slot.n_tokens for slot in held)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from neyman import Budget, Controller, Fate, Strategy, gradient_variance, preset
 from neyman.beliefs import Counts
 from neyman.errors import ArgumentError, ContractError
+from neyman.rules import Allocate
 from strategies import PRESETS, Host, assert_same_batch, assert_sound_batch, outcome, run_step, simple
 
 histories = st.lists(st.integers(0, 9), min_size=2, max_size=4)
@@ -29,7 +30,7 @@ def vip(history, rollouts, divisor=1):
     return controller
 
 
-class Given:
+class Given(Allocate):
     """Allocates these counts to the prompts in their order."""
 
     probe = 0
@@ -93,7 +94,7 @@ def test_case_18_results_of_an_engine_that_repeats_once_more_cannot_be_told():
     controller.begin(["a"])
     (request,) = controller.ask()
     twice = range(4 * len(request.rollout_ids))
-    with pytest.raises(ContractError, match="never asked for"):
+    with pytest.raises(ContractError, match="never requested"):
         controller.tell(outcome(i, "a", 1.0) for i in twice)
     controller.tell(outcome(i, "a", 1.0) for i in (*request.rollout_ids, *request.rollout_ids))
     assert len(controller.finish()) == 4, "told twice counts once"

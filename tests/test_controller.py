@@ -65,7 +65,7 @@ def test_every_step_of_every_preset_ends_in_a_sound_batch_inside_its_budget(make
     for step in range(steps):
         batch, asked = run_step(controller, host, range(count), begin=step > 0)
         ids = [i for r in asked for i in r.rollout_ids]
-        engine = controller._engine
+        engine = controller._engine.state
         assert len(ids) == len(set(ids)) == engine.asked
         assert engine.asked <= engine.budget.planned_rollouts * (1 + engine.retry_share)
         known |= {i: r.prompt_id for r in asked for i in r.rollout_ids}
@@ -170,7 +170,7 @@ def test_a_result_told_under_another_prompt_is_refused_and_nothing_is_taken_in()
     controller.begin(["a", "b"])
     a, b = controller.ask()
     before = controller.state_dict()
-    with pytest.raises(ContractError, match="belongs to prompt 'b', but was told under 'a'"):
+    with pytest.raises(ContractError, match="belongs to prompt 'b', but was reported under 'a'"):
         controller.tell([outcome(a.rollout_ids[0], "a", 1.0), outcome(b.rollout_ids[0], "a", 1.0)])
     assert before == controller.state_dict()
 
@@ -180,7 +180,7 @@ def test_a_result_that_was_never_asked_for_is_refused(foreign):
     controller = simple(rollouts=4)
     controller.begin(["a"])
     controller.ask()
-    with pytest.raises(ContractError, match="was never asked for"):
+    with pytest.raises(ContractError, match="was never requested"):
         controller.tell([outcome(foreign, "a", 1.0)])
 
 
@@ -259,7 +259,7 @@ def test_what_is_no_outcome_of_a_rollout_that_was_asked_for_is_refused(told):
         ),
         ({"reward": 1.0, "trajectory_id": 10**5000}, "a whole number of up to 2048 bits"),
         ({"reward": 1.0, "protected": np.array([1, 2])}, "protected=array"),
-        ({"reward": 1.0, "protected": "no"}, "protected='no'; tell True or False"),
+        ({"reward": 1.0, "protected": "no"}, "protected='no'; pass True or False"),
     ],
 )
 def test_a_result_that_cannot_be_read_is_refused_and_nothing_is_taken_in(fields, message):
@@ -438,7 +438,7 @@ def test_prefix_verdicts_do_not_depend_on_the_order_of_arrival(seed, speculate):
     def verdicts(rng):
         controller = Controller(strategy, budget=Budget(rollouts=8 * 12), retries=0.0)
         run_step(controller, Host(seed=seed), range(12), rng=rng)
-        return [(g.prompt_id, g.committed, g.stopped_at) for g in controller._engine.groups]
+        return [(g.prompt_id, g.committed, g.stopped_at) for g in controller._engine.state.groups]
 
     assert verdicts(None) == verdicts(np.random.default_rng(seed))
 
@@ -452,7 +452,7 @@ def test_verdicts_on_arrival_use_whatever_came():
         controller.begin(["a"])
         (request,) = controller.ask()
         controller.tell(outcome(i, "a", r) for i, r in zip(request.rollout_ids[2:], [1.0, 0.0], strict=True))
-        return controller._engine.groups[0].committed
+        return controller._engine.state.groups[0].committed
 
     assert last_results_first("arrival") is True
     assert last_results_first("prefix") is None
@@ -484,7 +484,7 @@ def test_save_load_continue_equals_never_stopped(make, host, count, stop, betwee
                     fresh.load_state_dict(through_json(controller.state_dict()))
                     controller = fresh
                     # The host lost what was out: it gets the same ids and seeds, hence the same results.
-                    again = host.answer(controller.ask(len(controller._engine.lost)))
+                    again = host.answer(controller.ask(len(controller._engine.state.lost)))
                     lost = {o.rollout_id: o for o in waiting}
                     assert all(lost[o.rollout_id] == o for o in again)
                 moves += 1
@@ -917,7 +917,7 @@ def test_a_retry_that_is_not_needed_any_more_goes_back_to_the_allowance():
     controller.tell([outcome(request.rollout_ids[6], "a", None)])
     controller.tell(outcome(i, "a", 0.0) for i in request.rollout_ids[:4])
     assert controller.is_done
-    assert (controller._engine.left, controller._engine.retries_left) == (0, 4)
+    assert (controller._engine.state.left, controller._engine.state.retries_left) == (0, 4)
     assert_consistent(controller)
 
 
@@ -1050,7 +1050,7 @@ def test_a_report_says_why_each_prompt_got_its_rollouts():
     controller = simple("sara", 64, pool=range(40))
     run_step(controller, Host(), PROMPTS)
     reports = controller.group_reports
-    assert sum(r.rollouts for r in reports) == controller._engine.asked
+    assert sum(r.rollouts for r in reports) == controller._engine.state.asked
     assert {r.outcome for r in reports} <= {"trained", "abandoned", "surplus", "dropped"}
     assert all(r.reason for r in reports)
     assert json.dumps([r.outcome for r in reports])

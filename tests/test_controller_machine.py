@@ -145,7 +145,7 @@ class Steps(RuleBasedStateMachine):
     @rule(blunder=blunders())
     def tell_nonsense(self, blunder: dict[str, object]) -> None:
         before = through_json(self.controller.state_dict())
-        mine = {i for group in self.controller._engine.groups for i in group.out()}
+        mine = {i for group in self.controller._engine.state.groups for i in group.out()}
         wrong = next((o for o in self.pending if o.rollout_id in mine), None)
         if wrong is None:
             return  # all that is pending is late: its reward is not looked at
@@ -222,7 +222,7 @@ class Steps(RuleBasedStateMachine):
             self.take(self.controller.ask())
             told, self.pending = self.pending, []
             if not told:  # what is awaited was lost: the host says so
-                groups = self.controller._engine.groups
+                groups = self.controller._engine.state.groups
                 told = [
                     Outcome(rollout_id=i, prompt_id=g.prompt_id, reward=None, status="failed")
                     for g in groups
@@ -236,7 +236,7 @@ class Steps(RuleBasedStateMachine):
     @precondition(is_open)
     @rule()
     def finish(self) -> None:
-        done, engine = self.controller.is_done, self.controller._engine
+        done, engine = self.controller.is_done, self.controller._engine.state
         batch = self.controller.finish()
         if self.controller.strategy.close != "streaming":
             assert_sound_batch(self.controller, batch, self.asked)

@@ -48,7 +48,7 @@ def test_parts_inside_parts_are_compared():
     ]
 
 
-class Plain:
+class Plain(rules.Allocate):
     """An allocation of one's own, without fields."""
 
     probe = 0

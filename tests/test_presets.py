@@ -99,7 +99,7 @@ def test_parts_that_contradict_each_other_are_refused(name, options, message):
         ({"belief": Counts}, r"belief must .*got the class Counts, not one that is made from it"),
         ({"select": "in order"}, r"select must be a neyman\.rules\.Select, with pick; got 'in order'.*InOrder\(\)"),
         ({"select": None}, r"select must .*got None \(NoneType\)"),
-        ({"allocate": 8}, r"allocate must .*with probe, group_size, counts; got 8 \(int\).*VarianceOptimal\("),
+        ({"allocate": 8}, r"allocate must .*with counts; got 8 \(int\).*VarianceOptimal\("),
         ({"allocate": rules.FullGroup()}, r"allocate must .*got FullGroup\(.*"),
         ({"verdict": "early"}, r"verdict must .*with looks, decide; got 'early'.*EarlyVerdict\(\)"),
         ({"verdict": True}, r"verdict must .*got True \(bool\)"),
@@ -116,8 +116,29 @@ def test_a_part_that_is_half_there_is_told_what_it_lacks():
         def looks(self, group_size):
             return (group_size,)
 
-    with pytest.raises(ArgumentError, match=r"verdict must .*Halves.*, which lacks decide; for example"):
+    with pytest.raises(ArgumentError, match=r"verdict must .*Halves.*, which lacks .*decide; for example"):
         preset("sara", verdict=Halves())
+
+
+def test_a_rule_that_lacks_only_what_has_a_default_is_told_to_inherit_it():
+    class Bare:
+        def looks(self, group_size):
+            return (group_size,)
+
+        def decide(self, successes, trials, group_size, prior):
+            return "continue"
+
+    class Inherits(Bare, rules.Verdict):
+        pass
+
+    with pytest.raises(ArgumentError, match=r"lacks after_commit, .*inherit from neyman\.rules\.Verdict"):
+        preset("sara", verdict=Bare())
+    verdict = preset("sara", verdict=Inherits()).verdict
+    assert verdict.after_commit == "complete"
+    assert not (verdict.at_looks or verdict.speculate or verdict.holds_surplus)
+    assert verdict.priced(None) is verdict
+    with pytest.raises(ArgumentError, match="has no price"):
+        verdict.priced(2.0)
 
 
 @pytest.mark.parametrize("name", ["vip", "neyman"])
@@ -136,7 +157,7 @@ def test_vips_belief_serves_as_saras_prior():
     strategy = preset("sara", group_size=8, belief=belief, schedule=(2, 4))
     controller = Controller(strategy, budget=Budget(rollouts=16))
     controller.begin(["hopeless", "fair", "new"])
-    priors = {g.prompt_id: g.prior for g in controller._engine.groups}
+    priors = {g.prompt_id: g.prior for g in controller._engine.state.groups}
     np.testing.assert_allclose(priors["hopeless"], (1.0, 21.0))
     np.testing.assert_allclose(priors["fair"], (11.0, 11.0))
     decide = strategy.verdict.decide

@@ -21,10 +21,10 @@ from neyman.formulas import pass_at_k as pass_at_k
 from neyman.formulas import prompt_weights as prompt_weights
 from neyman.formulas import water_level as water_level
 from neyman.presets import preset as preset
+from neyman.step.batch import Batch as Batch
 from neyman.step.ledger import Fate as Fate
 from neyman.step.ledger import Ledger as Ledger
 from neyman.step.ledger import Work as Work
-from neyman.step.messages import Batch as Batch
 from neyman.step.messages import Budget as Budget
 from neyman.step.messages import Cancel as Cancel
 from neyman.step.messages import GroupReport as GroupReport

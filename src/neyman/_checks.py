@@ -198,7 +198,7 @@ def choice(name: str, value: Any, legal: Sequence[str]) -> str:
 
 
 def part(name: str, value: Any, kind: type, example: str) -> None:
-    """Check that ``value`` can do what a protocol asks for, or raise naming its methods and an example.
+    """Check that ``value`` can do what a protocol asks for, or raise naming its members and an example.
 
     Args:
         name: the argument.
@@ -206,18 +206,21 @@ def part(name: str, value: Any, kind: type, example: str) -> None:
         kind: the protocol.
         example: an expression that is legal.
     """
-    methods = [method for method in vars(kind) if not method.startswith("_")]
-    lacking = [method for method in methods if not hasattr(value, method)]
+    members = [member for member in vars(kind) if not member.startswith("_")]
+    lacking = [member for member in members if not hasattr(value, member)]
     if not lacking and not isinstance(value, type):
         return
+    contract = f"{'.'.join(kind.__module__.split('.')[:2])}.{kind.__name__}"
+    own = [member for member in members if member in kind.__abstractmethods__]  # the others have a default
     if isinstance(value, type):
         given = f"the class {value.__name__}, not one that is made from it"
     else:
         given = f"{value!r:.80} ({type(value).__name__})"
-        given += f", which lacks {', '.join(lacking)}" if len(lacking) < len(methods) else ""
-    home = ".".join(kind.__module__.split(".")[:2])
+        given += f", which lacks {', '.join(lacking)}" if len(lacking) < len(members) else ""
+    if own and not set(lacking) & set(own):
+        given += f": inherit from {contract}, which has defaults for them"
     raise ArgumentError(
-        f"{name} must be a {home}.{kind.__name__}, with {', '.join(methods)}; got {given}; for example {name}={example}"
+        f"{name} must be a {contract}, with {', '.join(own or members)}; got {given}; for example {name}={example}"
     )
 
 

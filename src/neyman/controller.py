@@ -10,15 +10,15 @@ from typing import Any, final
 from neyman._checks import choice, integer, multiple, prompt_ids, real
 from neyman.errors import ArgumentError, CallOrderError, StateError
 from neyman.randomness import PromptId
+from neyman.step._batch import Shape
 from neyman.step._close import close_batch
 from neyman.step._engine import Engine
 from neyman.step._parse import parse_outcomes, version, whole
 from neyman.step._pool import Pool
-from neyman.step._request import ask
-from neyman.step._restore import restored, state_of
-from neyman.step._soundness import readable
+from neyman.step._restore import readable, restored, state_of
+from neyman.step.batch import Batch
 from neyman.step.ledger import Fate, Ledger, Work
-from neyman.step.messages import Batch, Budget, Cancel, GroupReport, Outcome, Request
+from neyman.step.messages import Budget, Cancel, GroupReport, Outcome, Request
 from neyman.strategy import Strategy, check_strategy
 
 _VERSION = 1
@@ -123,17 +123,17 @@ class Controller:
     @property
     def ledger(self) -> Ledger:
         """Where every rollout and token went."""
-        return self._engine.ledger
+        return self._engine.state.ledger
 
     @property
     def strategy(self) -> Strategy:
         """The strategy, with the controller's own belief."""
-        return self._engine.strategy
+        return self._engine.state.strategy
 
     @property
     def step(self) -> int:
         """The number of the current or last step; -1 before the first."""
-        return self._engine.step
+        return self._engine.state.step
 
     @property
     def is_open(self) -> bool:
@@ -158,23 +158,29 @@ class Controller:
     def replayable(self) -> list[int]:
         """Rollouts that have their fate in the ledger and are kept as right answers (``replay_age``)."""
         carried = set(self._carried_rollouts)
-        return [rollout_id for rollout_id in self._engine.memory.rollouts if rollout_id not in carried]
+        return [
+            rollout_id
+            for rollout_id in self._engine.state.right_answers.rollouts
+            if rollout_id not in carried
+        ]
 
     @property
     def _carried_rollouts(self) -> list[int]:
-        kept = self._engine.carried + [g for g in self._engine.groups if g.carried and self._is_open]
+        kept = self._engine.state.carried + [
+            g for g in self._engine.state.groups if g.carried and self._is_open
+        ]
         slots = [slot for group in kept for slot in group.valid() if not slot.replayed]
         return [slot.rollout_id for slot in slots if slot.rollout_id is not None]
 
     @property
     def first_error(self) -> str | None:
         """What the first failed rollout of the step reported, if it said anything."""
-        return self._engine.first_error
+        return self._engine.state.first_error
 
     @property
     def group_reports(self) -> tuple[GroupReport, ...]:
         """What became of each prompt of the last closed step, and why."""
-        return tuple(self._engine.reports)
+        return tuple(self._engine.state.reports)
 
     def begin(
         self, candidates: Sequence[PromptId], step: int | None = None, policy_version: int | None = None
@@ -198,7 +204,7 @@ class Controller:
         number = whole("step", self.step + 1 if step is None else step, low=self.step + 1, high=_LAST_STEP)
         weights = version(number if policy_version is None else policy_version)
         unique = list(dict.fromkeys(prompt_ids("candidates", candidates)))
-        if not unique and self._engine.pool is None:
+        if not unique and self._engine.state.pool is None:
             raise ArgumentError("begin got no candidates and the controller has no pool: pass prompt ids")
         self._engine.begin(unique, number, weights)
         self._is_open = True
@@ -213,12 +219,12 @@ class Controller:
             Requests; empty while only results are awaited, or when the step is done.
         """
         self._require(opened=True, call="ask")
-        return ask(self._engine, None if capacity is None else integer("capacity", capacity, low=0))
+        return self._engine.ask(None if capacity is None else integer("capacity", capacity, low=0))
 
     def cancellations(self) -> list[Cancel]:
         """Return, once each, the rollouts that are out and no longer wanted; aborting them is optional."""
         self._require(opened=True, call="cancellations")
-        return self._engine.cancellations()
+        return self._engine.state.cancellations()
 
     def tell(self, outcomes: Iterable[Outcome]) -> None:
         """Report results: any portion, in any order, also those of steps that have closed.
@@ -228,12 +234,12 @@ class Controller:
                 no number or not binary with no success named; nothing of the call is taken in then.
         """
         self._require(opened=True, call="tell")
-        engine = self._engine
-        news = parse_outcomes(outcomes, engine.where, self._late, engine.next_rollout)
-        for rollout_id, n_tokens in news.late.items():
+        state = self._engine.state
+        arrivals = parse_outcomes(outcomes, state.where, self._late, state.next_rollout)
+        for rollout_id, n_tokens in arrivals.late.items():
             del self._late[rollout_id]
-            engine.ledger.settle(Fate.LATE, n_tokens)
-        engine.tell(news)
+            state.ledger.settle(Fate.LATE, n_tokens)
+        self._engine.receive(arrivals)
 
     def record_padding(self, rollouts: int, tokens: int) -> None:
         """Account for rollouts that the host generated only to fill a round, and threw away."""
@@ -266,11 +272,11 @@ class Controller:
         """
         self._require(opened=True, call="finish")
         ended_early = not self._engine.is_done
-        self._engine.settle_all()
+        self._engine.stop()
         batch = self._close(ended_early=ended_early)
-        self._late |= {i: group.prompt_id for group in self._engine.groups for i in group.out()}
+        self._late |= {i: group.prompt_id for group in self._engine.state.groups for i in group.out()}
         self._give_up_oldest()
-        self._engine.tick()
+        self._engine.state.count_passes()
         self._is_open = False
         return batch
 
@@ -279,7 +285,7 @@ class Controller:
         given_up = list(islice(self._late, max(0, len(self._late) - _AWAITED)))
         for rollout_id in given_up:
             del self._late[rollout_id]
-        self._engine.ledger.settle(Fate.ABORTED, 0, len(given_up))
+        self._engine.state.ledger.settle(Fate.ABORTED, 0, len(given_up))
 
     def drain(self) -> Batch:
         """Return the groups that closed since the last call, for ``close="streaming"``.
@@ -297,9 +303,7 @@ class Controller:
     def _close(self, *, ended_early: bool = False, drain: bool = False) -> Batch:
         return close_batch(
             self._engine,
-            fill="none" if drain else self._fill,
-            aggregation=self._aggregation,
-            divisor=self._divisor,
+            Shape(fill="none" if drain else self._fill, aggregation=self._aggregation, divisor=self._divisor),
             ended_early=ended_early,
             drain=drain,
         )
@@ -344,7 +348,7 @@ class Controller:
                 f"controller state lacks {sorted(_KEYS - set(state))} and has unknown {sorted(set(state) - _KEYS)}: "
                 "load another saved state, or start a new run"
             )
-        pool = self._engine.pool
+        pool = self._engine.state.pool
         ours = None if pool is None else pool.fingerprint
         if state["fingerprint"] != ours:
             raise StateError(

@@ -9,7 +9,7 @@ import pytest
 import neyman
 from neyman.beliefs import Counts
 from neyman.errors import StateError
-from neyman.rules import StepView, WorthVerdict
+from neyman.rules import StepView, Verdict, WorthVerdict
 from strategies import Host, run_step, through_json
 
 POOL = range(200)
@@ -36,7 +36,7 @@ def test_a_step_that_is_restored_has_the_price_that_it_began_with(brought, round
     assert not controller.is_done
     restored = make()
     restored.load_state_dict(through_json(controller.state_dict()))
-    assert restored._engine.waves.verdict == controller._engine.waves.verdict
+    assert restored._engine.planner.verdict == controller._engine.planner.verdict
 
 
 @pytest.mark.parametrize("brought", [[], list(range(24))])
@@ -50,7 +50,7 @@ def test_what_a_step_learns_as_it_streams_moves_no_price_of_its_own(brought):
 
     host, controller = Host(seed=5), streaming()
     controller.begin(brought)
-    began_with = controller._engine.waves.verdict
+    began_with = controller._engine.planner.verdict
     handed_out = 0
     while not handed_out:
         controller.tell(host.answer(controller.ask(capacity=5)))
@@ -58,7 +58,7 @@ def test_what_a_step_learns_as_it_streams_moves_no_price_of_its_own(brought):
     assert not controller.is_done
     restored = streaming()
     restored.load_state_dict(through_json(controller.state_dict()))
-    assert restored._engine.waves.verdict == controller._engine.waves.verdict == began_with
+    assert restored._engine.planner.verdict == controller._engine.planner.verdict == began_with
 
 
 @pytest.mark.parametrize("price", [None, 0.5, float("nan"), "2", True])
@@ -85,7 +85,7 @@ def test_a_price_where_none_is_asked_is_refused():
 
 
 @dataclass
-class Needed:
+class Needed(Verdict):
     """A verdict that writes down for how many groups it is priced."""
 
     inner: WorthVerdict = field(default_factory=WorthVerdict)

@@ -215,7 +215,7 @@ def drive(fault: str, rate: float, name: str, seed: int = 0) -> tuple[FaultyHost
 def differences(host: FaultyHost, controller: Controller) -> list[str]:
     """Return where the account and the belief, between two steps, say something else than the host; nothing if none."""
     ledger, told = controller.ledger, Counter(host.account.values())
-    held = sum(len(group.valid()) for group in controller._engine.carried)
+    held = sum(len(group.valid()) for group in controller._engine.state.carried)
     pairs = {
         "requested": (ledger.requested, len(host.account)),
         "valid": (sum(ledger.rollouts(fate) for fate in _VALID) + held, told["valid"]),

@@ -71,9 +71,9 @@ def test_a_step_in_which_everything_fails_ends_and_says_why(fault, name):
     causes |= {
         "success of text": "'yes'",
         "another prompt": "belongs to prompt",
-        "another rollout": "never asked",
+        "another rollout": "never requested",
     }
-    causes |= {"beyond floats": "no number", "no id": "never asked for", "no outcome": "neyman.Outcome"}
+    causes |= {"beyond floats": "no number", "no id": "never requested", "no outcome": "neyman.Outcome"}
     assert causes[fault] in controller.first_error
     assert not any(batch.weights.any() for batch in batches)
 

@@ -152,7 +152,7 @@ def test_u_shaped_prompts_are_not_warned_of(caplog, seed):
 def test_dynamic_sampling_is_never_warned_of_and_its_margin_is_one(caplog):
     assert warnings_of(caplog, np.full(2000, 0.3), steps=12, name="dynamic-sampling") == []
     controller, _ = observed(np.full(2000, 0.3), steps=4, name="dynamic-sampling")
-    assert controller._engine.waves.observed.margin(K) == pytest.approx(1.0)
+    assert controller._engine.state.observed.margin(K) == pytest.approx(1.0)
 
 
 def test_the_margin_is_that_of_the_yield_condition():

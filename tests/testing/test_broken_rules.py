@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mutants import assert_caught, complaints
-from neyman.rules import Each, EarlyVerdict, HighestVariance, InOrder, VarianceOptimal
+from neyman.rules import Allocate, Each, EarlyVerdict, HighestVariance, InOrder, VarianceOptimal, Verdict
 from neyman.testing import AllocateSuite, SelectSuite, VerdictSuite
 
 
@@ -152,7 +152,7 @@ def test_an_exception_that_is_not_real_is_no_excuse(attribute, check):
 # --- how many rollouts -----------------------------------------------------------------------------------------
 
 
-class Counted:
+class Counted(Allocate):
     """An allocation that keeps the contract; each mutant changes its counts."""
 
     probe = 2
@@ -292,7 +292,7 @@ def test_every_check_of_an_allocation_can_fail():
 # --- when to stop ----------------------------------------------------------------------------------------------
 
 
-class Judged:
+class Judged(Verdict):
     """A verdict that keeps the contract; each mutant changes what it says."""
 
     schedule = (2, 3)

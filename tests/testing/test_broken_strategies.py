@@ -11,7 +11,7 @@ import pytest
 from mutants import assert_caught, complaints
 from neyman import Batch, Controller, Strategy
 from neyman.beliefs import Counts
-from neyman.rules import HighestVariance, InOrder, VarianceOptimal
+from neyman.rules import Allocate, HighestVariance, InOrder, VarianceOptimal
 from neyman.testing import BrokenContract, Host, StrategySuite, run_step
 
 
@@ -20,7 +20,7 @@ class Believed(Counts):
         super().__init__(**{"prior": (1.0, 1.0), "discount": 1.0, "fade": 1.0, **options})
 
 
-class Counted:
+class Counted(Allocate):
     """A sound allocation; each mutant changes its counts."""
 
     probe = 0

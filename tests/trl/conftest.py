@@ -18,6 +18,7 @@ import pytest
 from packaging.version import Version
 
 from neyman import Strategy
+from neyman.rules import Allocate
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -53,7 +54,7 @@ def prompt_rows(count: int = 40) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Given:
+class Given(Allocate):
     """Allocates fixed counts, in the order of the candidates."""
 
     sizes: tuple[int, ...]

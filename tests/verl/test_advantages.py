@@ -10,7 +10,8 @@ import torch
 
 import neyman
 from neyman.errors import ArgumentError
-from neyman.step.messages import Batch, StopReason
+from neyman.step.batch import Batch
+from neyman.step.messages import StopReason
 from neyman.verl._advantages import (
     aggregation_of,
     check_baseline,

@@ -29,7 +29,8 @@ from neyman.lab.policy import Policy, rollout_uniforms
 from neyman.lab.strategies import build_strategy
 from neyman.lab.task import Prompts, WarmStart, draw_prompts, starting_policy
 from neyman.randomness import keyed_rng, keyed_seed
-from neyman.step.messages import Batch, Budget, Outcome, Request
+from neyman.step.batch import Batch
+from neyman.step.messages import Budget, Outcome, Request
 from neyman.strategy import ESTIMATORS, Strategy
 
 # What is kept of each evaluation, and of each step.

@@ -13,7 +13,8 @@ from neyman.replay._clock import Clock
 from neyman.replay._draws import Draws
 from neyman.replay._lost import expected_rest
 from neyman.replay._trace import Trace
-from neyman.step.messages import Batch, GroupReport
+from neyman.step.batch import Batch
+from neyman.step.messages import GroupReport
 
 # From this share of trained groups on, being of the full size is what the strategy means.
 _FIXED = 0.95

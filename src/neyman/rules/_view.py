@@ -1,7 +1,8 @@
-"""What a rule may see: the state of a step, read-only, and what is believed about prompts."""
+"""The contracts of rules, and their view of a step: its prompts, its outcomes so far, and the belief, read-only."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +11,8 @@ import numpy as np
 
 from neyman._checks import FloatP, IntP
 from neyman.beliefs import Belief
-from neyman.randomness import Key, PromptId
+from neyman.errors import ArgumentError
+from neyman.randomness import PromptId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,7 @@ class StepView:
             not opened for so many passes over the pool, longest ago first. A pass is as many rollouts as the average
             group has, for every prompt.
         group_size: rollouts of a complete group.
-        belief: what is thought of each prompt.
+        belief: the predicted success rate of each prompt.
         rng: ``rng(*keys)`` gives a generator keyed by seed, step and the keys.
     """
 
@@ -44,11 +46,11 @@ class StepView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known about the prompts that share a budget: the belief and this step's outcomes, as a Beta each.
+    """The evidence on the prompts that share a budget: the belief and this step's outcomes, as a Beta each.
 
     Args:
         ids: the prompts.
-        belief: what was thought before the step; rules that need more than a Beta ask it.
+        belief: the belief before the step, for rules that need more than a Beta.
         a: Beta parameter of successes, float64 [prompts].
         b: Beta parameter of failures, float64 [prompts].
         issued: rollouts already asked for in this step, int64 [prompts]; no count can fall below it.
@@ -73,7 +75,7 @@ class Evidence:
 
 
 class Select(Protocol):
-    """Chooses which prompts get rollouts."""
+    """Choose which prompts get rollouts."""
 
     def pick(self, view: StepView, count: int) -> list[PromptId]:
         """Return up to ``count`` distinct prompts in the order in which they are to be opened."""
@@ -81,41 +83,90 @@ class Select(Protocol):
 
 
 class Allocate(Protocol):
-    """Decides how many rollouts each prompt gets."""
+    """Decide how many rollouts each prompt gets.
+
+    Rules inherit from it, and with it the defaults of everything but ``counts``.
+    """
 
     @property
     def probe(self) -> int:
-        """Rollouts that every prompt gets first, to be counted again in the light of them; 0 plans at once."""
-        ...
+        """Rollouts that every prompt gets first, before the rest is counted in their light; 0 plans all at once."""
+        return 0
+
+    @property
+    def recounts(self) -> int:
+        """Portions in which the rest is given out after a probe, each in the light of all results so far."""
+        return 1
+
+    @property
+    def opens(self) -> bool:
+        """Whether a recount may open further prompts, chosen by the selection rule."""
+        return False
 
     def group_size(self, average: int) -> int:
         """Return the size of a complete group when the budget allows ``average`` rollouts per prompt."""
-        ...
+        return average
 
+    @abstractmethod
     def counts(self, evidence: Evidence, budget: int) -> IntP:
         """Return int64 [prompts] that sum to ``budget`` and are at least ``evidence.issued``."""
         ...
 
 
 class Verdict(Protocol):
-    """Decides when a group is finished.
+    """Decide when a group is finished.
 
-    Three attributes may be there, too: ``after_commit`` ("complete", the default, draws a committed group to its full
-    size, "stop" ends it where it is), ``at_looks`` (a mixed prefix waits for its look instead of being committed at
-    once; default False) and ``holds_surplus`` (groups beyond those that a step needs are not completed; False).
+    Rules inherit from it, and with it the defaults of everything but ``looks`` and ``decide``.
     """
 
+    @property
+    def after_commit(self) -> str:
+        """Whether a committed group is drawn to its full size ("complete") or ends where it is ("stop")."""
+        return "complete"
+
+    @property
+    def at_looks(self) -> bool:
+        """Whether a mixed prefix waits for its look instead of being committed at once."""
+        return False
+
+    @property
+    def holds_surplus(self) -> bool:
+        """Whether groups beyond those that a step needs are left incomplete."""
+        return False
+
+    @property
+    def speculate(self) -> bool:
+        """Whether a whole group is requested at once, and cancelled where a verdict ends it early."""
+        return False
+
+    def price(self, view: StepView, groups: int) -> float | None:
+        """Return the price of a rollout elsewhere in a step that needs ``groups`` groups; None without a price."""
+        del view, groups
+        return None
+
+    def priced(self, price: float | None) -> Verdict:
+        """Return the verdict at a step's `price`.
+
+        Raises:
+            ArgumentError: a price that this verdict cannot have.
+        """
+        if price is not None:
+            raise ArgumentError(f"{type(self).__name__} has no price, got {price!r:.80}: leave it None")
+        return self
+
+    @abstractmethod
     def looks(self, group_size: int) -> tuple[int, ...]:
         """Return the increasing prefix lengths at which a verdict is taken; the last is ``group_size``."""
         ...
 
+    @abstractmethod
     def decide(self, successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> str:
         """Return "commit", "abandon" or "continue" for a prefix of the group's valid outcomes."""
         ...
 
 
 class Keep(Protocol):
-    """Chooses which rollouts of a finished group train; the others are surplus."""
+    """Choose which rollouts of a finished group train; the others are surplus."""
 
     def rows(self, average: int) -> int:
         """Return the rows of a group when the host's batch has ``average`` for each prompt."""
@@ -124,6 +175,3 @@ class Keep(Protocol):
     def choose(self, success: Sequence[bool], rows: int) -> list[int]:
         """Return the increasing places of up to ``rows`` of a group's valid outcomes."""
         ...
-
-
-RngKey = Key

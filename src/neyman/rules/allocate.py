@@ -10,7 +10,7 @@ import numpy as np
 from neyman import formulas
 from neyman._checks import IntP, choice, integer
 from neyman.errors import InfeasibleError
-from neyman.rules._view import Evidence
+from neyman.rules._view import Allocate, Evidence
 
 
 def _even(budget: int, floor: IntP) -> IntP:
@@ -20,7 +20,7 @@ def _even(budget: int, floor: IntP) -> IntP:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Each:
+class Each(Allocate):
     """The same number of rollouts for every prompt.
 
     Args:
@@ -37,11 +37,6 @@ class Each:
     def __post_init__(self) -> None:
         if self.size is not None:
             integer("size", self.size, low=2)
-
-    @property
-    def probe(self) -> int:
-        """Nothing is counted again."""
-        return 0
 
     def group_size(self, average: int) -> int:
         """Return ``size``, or the average where none was given."""
@@ -61,7 +56,7 @@ class Each:
 
 @final
 @dataclass(frozen=True, slots=True)
-class VarianceOptimal:
+class VarianceOptimal(Allocate):
     """VIP: the counts that minimise the summed gradient variance under the budget, exactly.
 
     Objective: min sum_q E[p_q(1-p_q)] f(n_q) subject to sum n_q = budget, lower <= n_q <= upper, with f of the
@@ -115,7 +110,7 @@ class VarianceOptimal:
 
 @final
 @dataclass(frozen=True, slots=True)
-class WaterLevel:
+class WaterLevel(Allocate):
     """DynaMO: counts proportional to the standard deviation of the reward, inside a box.
 
     Objective: n_q proportional to sqrt(E[p(1-p)]) (Neyman allocation), as clip(c w, lower, upper) with the c that

@@ -66,7 +66,7 @@ def survival_probability(verdict: Verdict, successes: int, group_size: int, prio
 
     Cost: O(looks), and O(looks s^2) with ``at_looks``.
     """
-    if getattr(verdict, "at_looks", False):
+    if verdict.at_looks:
         # A sum of shares that make up 1 may be rounded beyond it, and 1 minus it is a variance.
         return min(1.0, _survival_through_looks(verdict, successes, group_size, prior))
     lost = 0.0

@@ -9,12 +9,12 @@ import numpy as np
 
 from neyman import formulas
 from neyman._checks import IntP, choice, integer, real
-from neyman.rules._view import Evidence
+from neyman.rules._view import Allocate, Evidence
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Inverse:
+class Inverse(Allocate):
     """Counts in proportion to 1 / (w + epsilon), w the success rate p or the variance p (1-p), inside a box.
 
     Args:

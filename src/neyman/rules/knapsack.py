@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from neyman import formulas
 from neyman._checks import FloatP, IntP, choice, count_box, integer, real
-from neyman.rules._view import Evidence
+from neyman.rules._view import Allocate, Evidence
 
 Mask = NDArray[np.bool_]
 _COSTS: Final = ("probability", "expectation")
@@ -19,7 +19,7 @@ _COSTS: Final = ("probability", "expectation")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Knapsack:
+class Knapsack(Allocate):
     """Counts that maximise the expected value of mixed groups, by the rates of each prompt's last visit.
 
     Objective: max sum_q [1 - p^n - (1-p)^n] p (1-p)^2 subject to sum n_q = budget and lower <= n_q <= upper. The value
@@ -63,11 +63,6 @@ class Knapsack:
             integer("upper", self.upper, low=self.lower)
         choice("cost", self.cost, _COSTS)
         real("confidence", self.confidence, low=1e-6, high=1.0 - 1e-9)
-
-    @property
-    def probe(self) -> int:
-        """Nothing is counted again."""
-        return 0
 
     def group_size(self, average: int) -> int:
         """Return the average, inside the bounds."""

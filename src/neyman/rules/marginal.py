@@ -9,12 +9,12 @@ import numpy as np
 
 from neyman import formulas
 from neyman._checks import FloatP, IntP, integer, real
-from neyman.rules._view import Evidence
+from neyman.rules._view import Allocate, Evidence
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class MarginalValue:
+class MarginalValue(Allocate):
     """The counts that keep most of the prompts' signal, over prompts in play and prompts that may be opened.
 
     Objective: max sum_q E[p_q(1-p_q)] h(n_q) subject to sum n_q = budget and n_q = 0 or lower <= n_q <= upper, with

@@ -7,13 +7,14 @@ from typing import ClassVar, final
 
 from neyman._checks import integer, real
 from neyman.errors import ArgumentError
+from neyman.rules._view import Verdict
 
 _ROUNDING = 1e-9
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Screen:
+class Screen(Verdict):
     """Judge a prompt once, after its first rollouts: complete its group if they are mixed and within a band.
 
     Rule: with s of n valid first rollouts solved, commit if 0 < s < n and lower <= s/n <= 1 - upper, else abandon.

@@ -13,7 +13,7 @@ from neyman import formulas
 from neyman._checks import choice, integer, real
 from neyman.errors import ArgumentError
 from neyman.formulas.worth import pure_worth, stays_pure
-from neyman.rules._view import StepView
+from neyman.rules._view import StepView, Verdict
 from neyman.rules.select import waste_of
 
 
@@ -59,7 +59,7 @@ def _uniform_index(group_size: int, threshold: float) -> int:
 
 @final
 @dataclass(frozen=True, slots=True)
-class EarlyVerdict:
+class EarlyVerdict(Verdict):
     """SARA: commit a group once its outcomes are mixed, abandon it when it is expected to stay uniform.
 
     Rule: mixed prefix -> commit; pure prefix with P(mixed at the group's size | prefix) < threshold -> abandon;
@@ -120,7 +120,7 @@ class EarlyVerdict:
 
 @final
 @dataclass(frozen=True, slots=True)
-class FullGroup:
+class FullGroup(Verdict):
     """Dynamic sampling: judge a group when it is complete, and discard it when its outcomes are uniform.
 
     Source: DAPO, arXiv 2503.14476.
@@ -140,7 +140,7 @@ class FullGroup:
 
 @final
 @dataclass(frozen=True, slots=True)
-class WorthVerdict:
+class WorthVerdict(Verdict):
     """Abandon a pure prefix once its rollouts buy more elsewhere.
 
     Rule: mixed prefix -> commit; pure prefix -> continue while that is worth more than nothing

@@ -7,11 +7,12 @@ from itertools import count, takewhile
 from typing import ClassVar, final
 
 from neyman._checks import integer
+from neyman.rules._view import Verdict
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Until:
+class Until(Verdict):
     """Draw rounds of rollouts for a prompt until enough of them are right, and enough are wrong.
 
     Rule, after each whole round with s of n solved: s >= right and n - s >= wrong -> the prompt leaves, with what it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -94,7 +94,7 @@ class Group:
         predicted: success rate expected before the step.
         uncertainty: standard deviation of that.
         prior: the same as Beta parameters, under which verdicts are taken.
-        committed: what the verdict said; None where none was taken in this step.
+        committed: whether the verdict was for the group; None where none was taken in this step.
         stopped_at: slots at the verdict that gave the group up.
         settled: resolved slots before the first unresolved one, as far as counted.
         slots: its places, in order.
@@ -116,11 +116,33 @@ class Group:
     settled: int = 0
     slots: list[Slot] = field(default_factory=list)
 
-    def plan(self, length: int) -> int:
-        """Extend the group to ``length`` slots and return how many were added."""
-        added = max(0, length - len(self.slots))
-        self.slots += [Slot() for _ in range(added)]
-        return added
+    def plan(self, length: int) -> None:
+        """Extend the group to ``length`` slots."""
+        self.slots += [Slot() for _ in range(length - len(self.slots))]
+
+    def move(self, phase: Phase, reason: Reason) -> None:
+        """Bring the group into another phase."""
+        self.phase, self.reason = phase, reason
+
+    def resize(self, size: int, reason: Reason) -> None:
+        """Set the slots of the complete group."""
+        self.size, self.reason = size, reason
+
+    def give_up(self, look: int, reason: Reason) -> None:
+        """Record a verdict against the group, taken on its first ``look`` slots."""
+        self.committed, self.stopped_at = False, look
+        self.move(Phase.ABANDONED, reason)
+
+    def commit(self) -> None:
+        """Record a verdict for the group."""
+        self.committed = True
+        self.move(Phase.COMMITTED, Reason.COMMIT)
+
+    def look_further(self) -> int:
+        """Go on to the next look, where there is one, and return its length."""
+        self.reason = Reason.CONTINUE
+        self.looked = min(self.looked + 1, len(self.looks) - 1)
+        return self.looks[self.looked]
 
     def release(self) -> list[Slot]:
         """Remove the planned slots and return them."""
@@ -192,6 +214,12 @@ class Group:
         wanted = self.size if self.is_live else len(self.slots)
         return self.outcomes()[1] < wanted
 
+    def keep(self, kept: Sequence[Slot]) -> None:
+        """Mark every slot but the kept ones as spare: judged, and not among the rows of the batch."""
+        chosen = {id(slot) for slot in kept}
+        for slot in self.slots:
+            slot.spare = id(slot) not in chosen
+
     def carry(self) -> None:
         """Keep the valid results for a later step."""
         self.slots = self.valid()
@@ -199,7 +227,7 @@ class Group:
         self.settled = self.draws = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, JSON-safe (what is not known is None)."""
+        """Return the state, JSON-safe; unknown numbers are None."""
         state = {name: getattr(self, name) for name in _GROUP_FIELDS}
         state |= {"reason": self.reason.name, "phase": self.phase.name}
         state |= {"looks": list(self.looks), "prior": list(self.prior)}
@@ -227,12 +255,12 @@ _GROUP_FIELDS = tuple(item.name for item in fields(Group))
 
 
 @contextmanager
-def _readable(what: str) -> Iterator[None]:
+def _readable(kind: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError) as error:
         raise StateError(
-            f"the state holds {what} that this neyman cannot read ({type(error).__name__}: {error}); load it "
+            f"the state holds {kind} that this neyman cannot read ({type(error).__name__}: {error}); load it "
             "with the neyman that wrote it"
         ) from error
 

@@ -1,4 +1,4 @@
-"""Outcomes as hosts tell them, checked as a whole before anything is taken in."""
+"""Outcomes from the host, checked as a whole before anything is taken in."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from neyman._checks import MOST_BITS, integer
 from neyman.errors import ArgumentError, ContractError
 from neyman.randomness import PromptId
-from neyman.step import outcome as binary
 from neyman.step._group import OUT, VALID, Group, Slot
 from neyman.step.messages import Outcome, Status
 from neyman.step.missing import MissingReward
+from neyman.step.outcome import binary_outcome
 
 _OK = Status.OK  # looked up for every rollout
 _MOST_TOKENS = 2**53  # whole numbers beyond are no floats, which weights are computed in
@@ -24,7 +24,7 @@ _LAST_VERSION = 2**63 - 1  # a batch holds versions as int64
 Place = tuple[int, Group, Slot]  # a group's index, the group, and the slot that a rollout was drawn for
 
 
-class Told(NamedTuple):
+class Result(NamedTuple):
     """One checked outcome and the slot it belongs to.
 
     Args:
@@ -34,7 +34,7 @@ class Told(NamedTuple):
         status: how it ended.
         reward: the number, NaN when missing.
         success: the binary outcome; False when the reward is missing.
-        n_tokens: completion tokens, over all fragments told together.
+        n_tokens: completion tokens, over all fragments of one call.
         policy_version: None means the step's.
         trajectory_id: None where the rollout is one piece.
         error: what went wrong.
@@ -62,30 +62,30 @@ class Told(NamedTuple):
 
 
 @dataclass(slots=True)
-class News:
-    """What a call of ``tell`` brought, in the order of rollout ids whatever the order of arrival.
+class Arrivals:
+    """The outcomes of one call of ``tell``, in the order of rollout ids whatever the order of arrival.
 
     Args:
         results: first results of rollouts of the open step.
-        fragments: later pieces of trajectories that have a valid result; only their tokens are news.
+        fragments: later pieces of trajectories that have a valid result; only their tokens are arrivals.
         late: tokens by rollout, of rollouts whose step has closed.
     """
 
-    results: list[Told] = field(default_factory=list)
-    fragments: list[Told] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    fragments: list[Result] = field(default_factory=list)
     late: dict[int, int] = field(default_factory=dict)
 
 
 def parse_outcomes(
     outcomes: Iterable[Outcome], where: Mapping[int, Place], late: Mapping[int, PromptId], next_rollout: int
-) -> News:
-    """Check outcomes against what was asked for and return what is new. Nothing is changed.
+) -> Arrivals:
+    """Check outcomes against the requests and return the new ones. Nothing is changed.
 
-    A rollout told twice counts once: the first valid result does. Fragments of one trajectory (same rollout,
-    same ``trajectory_id``) are one outcome, and their tokens add up.
+    Of a rollout that is reported twice the first valid result counts. Fragments of one trajectory (same rollout, same
+    ``trajectory_id``) are one outcome, and their tokens add up.
 
     Args:
-        outcomes: as told.
+        outcomes: from the host.
         where: the slots of the open step's rollouts.
         late: rollouts of closed steps that are still out, with their prompts.
         next_rollout: ids from here on were never given.
@@ -94,7 +94,7 @@ def parse_outcomes(
         ContractError: no outcome, an unknown rollout, another prompt, an unknown status, a reward that is no number
             (text that reads as one is none) or not binary; the first such outcome is named.
     """
-    news, fresh = News(), dict[int, Told]()
+    arrivals, fresh = Arrivals(), dict[int, Result]()
     pieces: dict[int, str | int | None] = {}  # the trajectory of each late rollout
     if not isinstance(outcomes, Iterable):
         raise ContractError(f"tell takes outcomes, any number of them in a list, got {_brief(outcomes)}")
@@ -107,34 +107,34 @@ def parse_outcomes(
         if is_id and rollout_id in late:
             _same_prompt(outcome, late[rollout_id])
             n_tokens, name = _tokens(outcome), _trajectory(outcome)
-            if rollout_id not in news.late:
-                news.late[rollout_id], pieces[rollout_id] = n_tokens, name
+            if rollout_id not in arrivals.late:
+                arrivals.late[rollout_id], pieces[rollout_id] = n_tokens, name
             elif name is not None and name == pieces[rollout_id]:
-                news.late[rollout_id] += n_tokens
+                arrivals.late[rollout_id] += n_tokens
         elif is_id and rollout_id in where:
-            told = _check(outcome, where[rollout_id])
-            if told.slot.state is OUT and told.slot.rollout_id == rollout_id:
-                earlier = fresh.get(told.rollout_id)
-                fresh[told.rollout_id] = told if earlier is None else _merge(earlier, told)
-            elif _continues(told):
-                news.fragments.append(told)
+            result = _check(outcome, where[rollout_id])
+            if result.slot.state is OUT and result.slot.rollout_id == rollout_id:
+                earlier = fresh.get(result.rollout_id)
+                fresh[result.rollout_id] = result if earlier is None else _merge(earlier, result)
+            elif _continues(result):
+                arrivals.fragments.append(result)
         elif not (is_id and 0 <= rollout_id < next_rollout):
             raise ContractError(
-                f"rollout {_brief(rollout_id)} (prompt {_brief(outcome.prompt_id)}) was never asked for; tell the "
-                "ids of the requests, and tell them to the controller that asked"
+                f"rollout {_brief(rollout_id)} (prompt {_brief(outcome.prompt_id)}) was never requested; report the "
+                "ids of the requests, to the controller that returned them"
             )
-    news.results = [fresh[rollout_id] for rollout_id in sorted(fresh)]
-    return news
+    arrivals.results = [fresh[rollout_id] for rollout_id in sorted(fresh)]
+    return arrivals
 
 
-def _check(outcome: Outcome, place: Place) -> Told:
+def _check(outcome: Outcome, place: Place) -> Result:
     index, group, slot = place
     _same_prompt(outcome, group.prompt_id)
     status = outcome.status
     if status is not _OK:
         try:
             status = Status(status)
-        except Exception:  # noqa: BLE001 - what is told may be of any kind, and compare as it likes
+        except Exception:  # noqa: BLE001 - a host may pass a value of any kind, with a comparison of its own
             raise _refused(
                 outcome, f"has the status {_brief(status)}; use one of {[*map(str, Status)]}"
             ) from None
@@ -144,7 +144,7 @@ def _check(outcome: Outcome, place: Place) -> Told:
         error = outcome.reward.why if error is None else error
     elif delivered:
         reward = _reward(outcome)
-    return Told(
+    return Result(
         rollout_id=int(outcome.rollout_id),
         group_index=index,
         slot=slot,
@@ -154,7 +154,7 @@ def _check(outcome: Outcome, place: Place) -> Told:
         n_tokens=_tokens(outcome),
         policy_version=_version(outcome),
         trajectory_id=_trajectory(outcome),
-        error=None if error is None else _said(error),
+        error=None if error is None else _text_of(error),
         protected=_protected(outcome),
         delivered=delivered,
     )
@@ -164,11 +164,11 @@ def _brief(value: object) -> str:
     """Show a value of any kind: a number may have too many digits to be written out, an object no repr."""
     try:
         return f"{value!r:.80}"
-    except Exception:  # noqa: BLE001 - the refusal must be said, whatever the value does
+    except Exception:  # noqa: BLE001 - the error must be raised whatever the value does
         return f"a value of type {type(value).__name__}"
 
 
-def _said(error: object) -> str:
+def _text_of(error: object) -> str:
     """Return an error's text: a reward function may raise one whose ``__str__`` fails."""
     try:
         return str(error)
@@ -214,13 +214,13 @@ def _refused(outcome: Outcome, why: str) -> ContractError:
 
 
 def _same_prompt(outcome: Outcome, prompt_id: PromptId) -> None:
-    told = outcome.prompt_id
-    if type(told) is type(prompt_id) and told == prompt_id:  # nearly every call
+    reported = outcome.prompt_id
+    if type(reported) is type(prompt_id) and reported == prompt_id:  # nearly every call
         return
-    if not isinstance(told, str | int | np.integer) or told != prompt_id:
+    if not isinstance(reported, str | int | np.integer) or reported != prompt_id:
         raise ContractError(
-            f"rollout {outcome.rollout_id} belongs to prompt {_brief(prompt_id)}, but was told under {_brief(told)}: "
-            "rows are out of line"
+            f"rollout {outcome.rollout_id} belongs to prompt {_brief(prompt_id)}, but was reported under "
+            f"{_brief(reported)}: rows are out of line"
         )
 
 
@@ -245,13 +245,13 @@ def _reward(outcome: Outcome) -> float:
     if reward is None:
         raise _refused(
             outcome,
-            f"has the reward {_brief(outcome.reward)}, which is no number; tell None for a result that could not be "
+            f"has the reward {_brief(outcome.reward)}, which is no number; pass None for a result that could not be "
             "judged",
         )
     if math.isinf(reward):
         raise _refused(
             outcome,
-            f"has an infinite reward ({reward}), which would make every advantage of its group NaN; clip it, or tell "
+            f"has an infinite reward ({reward}), which would make every advantage of its group NaN; clip it, or pass "
             "None for a result that could not be judged",
         )
     return reward
@@ -262,7 +262,7 @@ def _protected(outcome: Outcome) -> bool:
     if value is True or value is False:
         return value
     if not _is_flag(value):
-        raise _refused(outcome, f"has protected={_brief(value)}; tell True or False")
+        raise _refused(outcome, f"has protected={_brief(value)}; pass True or False")
     return bool(value)
 
 
@@ -279,15 +279,15 @@ def _success(outcome: Outcome, reward: float) -> bool:
         if not _is_flag(outcome.success):
             raise _refused(
                 outcome,
-                f"has the success {_brief(outcome.success)}; tell True, False, or None where the reward says it",
+                f"has the success {_brief(outcome.success)}; pass True, False, or None where the reward is binary",
             )
         return bool(outcome.success)
-    if (said := binary.outcome(reward)) is not None:
-        return said
+    if (success := binary_outcome(reward)) is not None:
+        return success
     raise _refused(
         outcome,
         f"has the reward {reward}, which is not binary (1 for success, 0 or -1 for failure), and no success was named; "
-        "either tell success=True/False, the verified outcome, or name it once at the host: a callable, or one reward "
+        "either pass success=True/False, the verified outcome, or name it once at the host: a callable, or one reward "
         "function and a threshold",
     )
 
@@ -311,24 +311,24 @@ def _trajectory(outcome: Outcome) -> str | int | None:
         return int(name)
     raise _refused(
         outcome,
-        f"has the trajectory_id {_brief(name)}; tell text or a whole number of up to {MOST_BITS} bits, which can be "
+        f"has the trajectory_id {_brief(name)}; pass text or a whole number of up to {MOST_BITS} bits, which can be "
         "saved",
     )
 
 
-def _merge(earlier: Told, told: Told) -> Told:
-    kept = told if earlier.is_missing and not told.is_missing else earlier
-    if told.trajectory_id is None or told.trajectory_id != earlier.trajectory_id:
+def _merge(earlier: Result, result: Result) -> Result:
+    kept = result if earlier.is_missing and not result.is_missing else earlier
+    if result.trajectory_id is None or result.trajectory_id != earlier.trajectory_id:
         return kept
-    protected = earlier.protected or told.protected
-    return kept._replace(n_tokens=earlier.n_tokens + told.n_tokens, protected=protected)
+    protected = earlier.protected or result.protected
+    return kept._replace(n_tokens=earlier.n_tokens + result.n_tokens, protected=protected)
 
 
-def _continues(told: Told) -> bool:
-    slot = told.slot
+def _continues(result: Result) -> bool:
+    slot = result.slot
     return (
-        slot.rollout_id == told.rollout_id
+        slot.rollout_id == result.rollout_id
         and slot.state is VALID
-        and told.trajectory_id is not None
-        and slot.trajectory_id == told.trajectory_id
+        and result.trajectory_id is not None
+        and slot.trajectory_id == result.trajectory_id
     )

@@ -1,13 +1,22 @@
-"""Groups that wait to be asked for, in the order in which they are served."""
+"""The order in which groups with planned rollouts are served."""
 
 from __future__ import annotations
 
 import heapq
 from typing import final
 
+from neyman.step.messages import Reason
+
+_URGENT = (Reason.RETRY, Reason.COMMIT, Reason.CONTINUE, Reason.RECOUNT, Reason.CARRIED)
+
+
+def priority(reason: Reason) -> int:
+    """Return 0 for rollouts that a verdict or a group in play waits for, 1 for those of fresh prompts."""
+    return 0 if reason in _URGENT else 1
+
 
 @final
-class Waiting:
+class Queue:
     """A set of group indices, served by rank and then by index.
 
     The order depends on what waits, never on when it came, so a restored step serves as the saved one did.

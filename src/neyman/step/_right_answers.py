@@ -11,7 +11,7 @@ from neyman.step._group import VALID, Group, Slot
 
 
 @final
-class Memory:
+class RightAnswers:
     """The latest right answer of each prompt, for as many steps as the strategy's ``replay_age`` says.
 
     Each is a rollout that already has its fate in the ledger; replayed, it stands in a later batch with its age and

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from neyman import formulas
-from neyman._checks import float_array, integer, real
+from neyman._checks import integer, real
 from neyman.errors import ArgumentError
 from neyman.randomness import PromptId
 
@@ -190,92 +184,3 @@ class GroupReport:
     outcome: str
     reason: str
     spare: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """The rows to train on, aligned by index, each with its prompt and rollout.
-
-    Args:
-        rollout_ids: int64 [rows]; the same id may stand in several rows when rows are filled with copies.
-        prompt_ids: one per row.
-        groups: int64 [rows], 0, 1, ... in the order in which prompts were opened; -1 for copies that only fill.
-        rewards: float64 [rows], NaN where the result is missing.
-        success: float64 [rows], 1, 0 or NaN.
-        advantages: float64 [rows], finite, 0 where there is no signal; not multiplied by ``weights``.
-        weights: float64 [rows], the factor for the advantages that makes the host's flat loss the mean over
-            prompts of each group's mean; 0 for rows that only fill the batch.
-        age: int64 [rows], steps since the rollout was generated.
-        policy_version: int64 [rows].
-        stop_reason: why the step ended.
-        report: flat metrics of the step.
-        estimator: how advantages follow from rewards.
-        counted: bool [rows], rows with a valid result that are no copy; only they are in any statistic.
-        copies: int64 [rows], how often the row's group counts in the mean over prompts: 1, or more where it stands
-            in for groups without signal, whose rows have 0.
-        spare_ids: int64 [spares], rollouts that do not train but are in the baseline of their group
-            (``baseline="group"``); empty otherwise.
-        spare_groups: int64 [spares], their groups.
-        spare_rewards: float64 [spares].
-    """
-
-    rollout_ids: NDArray[np.int64]
-    prompt_ids: tuple[PromptId, ...]
-    groups: NDArray[np.int64]
-    rewards: NDArray[np.float64]
-    success: NDArray[np.float64]
-    advantages: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    age: NDArray[np.int64]
-    policy_version: NDArray[np.int64]
-    stop_reason: StopReason
-    report: Mapping[str, float] = field(repr=False)
-    estimator: str
-    counted: NDArray[np.bool_] = field(repr=False)
-    copies: NDArray[np.int64] = field(repr=False)
-    spare_ids: NDArray[np.int64] = field(repr=False)
-    spare_groups: NDArray[np.int64] = field(repr=False)
-    spare_rewards: NDArray[np.float64] = field(repr=False)
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.rollout_ids)
-
-    def with_rewards(self, rewards: ArrayLike) -> Batch:
-        """Return the batch with the host's final rewards and the advantages that follow from them.
-
-        For hosts that add terms after ``tell``, such as RLOO's KL penalty.
-
-        Args:
-            rewards: float [rows], aligned with ``rollout_ids``; NaN for rows without a result.
-
-        Raises:
-            ArgumentError: another number of rows.
-        """
-        array = float_array("rewards", rewards, ndim=1)
-        if len(array) != len(self):
-            raise ArgumentError(
-                f"rewards must have one entry per row of the batch ({len(self)}), got {len(array)}"
-            )
-        array = np.where(self.counted, array, np.nan)
-        spares = (self.spare_rewards, self.spare_groups)
-        advantages = row_advantages(array, self.groups, self.estimator, *spares)
-        return replace(self, rewards=array, advantages=advantages)
-
-    def summary(self) -> dict[str, Any]:
-        """Return the report with the stop reason, JSON-safe."""
-        return {**self.report, "stop_reason": self.stop_reason.name.lower()}
-
-
-def row_advantages(
-    rewards: NDArray[np.float64],
-    groups: NDArray[np.int64],
-    estimator: str,
-    spare_rewards: NDArray[np.float64],
-    spare_groups: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """Return the advantage of every row, 0 where the reward is missing; spares count in the statistics alone."""
-    if not len(rewards):
-        return np.zeros(0)
-    everything = np.concatenate([rewards, spare_rewards]), np.concatenate([groups, spare_groups])
-    return formulas.group_advantages(*everything, estimator=estimator)[: len(rewards)]

@@ -1,18 +1,18 @@
-"""The outcome that a binary reward says: 1 is a success, 0 and -1 are none."""
+"""The reading of a binary reward as an outcome: 1 is a success, 0 and -1 are none."""
 
 from __future__ import annotations
 
 _TOLERANCE = 1e-6
 
 
-def outcome(reward: float) -> bool | None:
-    """Return whether a reward says success; None where it is not binary, so that success must be named.
+def binary_outcome(reward: float) -> bool | None:
+    """Return whether a reward means success; None where it is not binary, so that success must be named.
 
     Args:
         reward: a number, no NaN.
 
-    >>> outcome(1.0), outcome(0.0), outcome(-1.0), outcome(0.5)
-    (True, False, False, None)
+    >>> [binary_outcome(reward) for reward in (1.0, 0.0, -1.0, 0.5)]
+    [True, False, False, None]
     """
     if abs(reward - 1.0) <= _TOLERANCE:
         return True

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from neyman.randomness import PromptId
-from neyman.step.messages import Batch
+from neyman.step.batch import Batch
 from neyman.strategy import Strategy
 from neyman.testing._contract import expect
 from neyman.testing._host import through_json

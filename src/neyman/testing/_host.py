@@ -11,7 +11,8 @@ import numpy as np
 
 from neyman.controller import Controller
 from neyman.randomness import PromptId, keyed_rng
-from neyman.step.messages import Batch, Outcome, Request
+from neyman.step.batch import Batch
+from neyman.step.messages import Outcome, Request
 from neyman.testing._contract import BrokenContract, broken, expect, expect_same
 
 _ROUNDS = 100_000  # more calls than any step of a test needs

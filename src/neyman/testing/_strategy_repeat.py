@@ -9,7 +9,8 @@ from typing import Any
 
 from neyman.controller import Controller
 from neyman.randomness import PromptId, keyed_rng
-from neyman.step.messages import Batch, Outcome, Request
+from neyman.step.batch import Batch
+from neyman.step.messages import Outcome, Request
 from neyman.testing._contract import declared, during, expect_same
 from neyman.testing._host import Host, expect_same_batch, run_step, through_json
 from neyman.testing._strategy_hooks import StrategyHooks, count_by_prompt

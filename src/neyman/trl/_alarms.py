@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from neyman.errors import RunFailedError
-from neyman.step.messages import Batch, StopReason
+from neyman.step.batch import Batch
+from neyman.step.messages import StopReason
 from neyman.trl._fit import warn
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from neyman import formulas
 from neyman.step._report import calibration
-from neyman.step.messages import Batch
+from neyman.step.batch import Batch
 
 if TYPE_CHECKING:
     from neyman.trl._session import Session

@@ -18,7 +18,8 @@ from neyman.errors import ArgumentError, ContractError, RunFailedError
 from neyman.hosts.identity import describe
 from neyman.modulation.rivals import WReinforce
 from neyman.randomness import fingerprint
-from neyman.step.messages import Batch, Budget, Request
+from neyman.step.batch import Batch
+from neyman.step.messages import Budget, Request
 from neyman.step.missing import MissingReward
 from neyman.strategy import Strategy
 from neyman.trl._advantages import (

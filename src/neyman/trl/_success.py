@@ -8,7 +8,7 @@ from typing import Any, final
 
 from neyman._checks import real
 from neyman.errors import ArgumentError, ContractError
-from neyman.step import outcome as binary
+from neyman.step.outcome import binary_outcome
 from neyman.trl._guard import Guard
 
 _NOT_COLUMNS = (
@@ -94,7 +94,7 @@ class Success:
         """Read the outcome off the only reward function: 1 is a success, 0 and -1 are not."""
         if reward != reward:  # noqa: PLR0124 (NaN)
             return None
-        if (said := binary.outcome(reward)) is not None:
+        if (said := binary_outcome(reward)) is not None:
             return said
         raise ContractError(
             f"reward function {self._reward_name!r} returned {reward:g}, which is not binary (1, or 0 or -1), so that "

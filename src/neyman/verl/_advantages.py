@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from neyman import formulas
 from neyman.errors import ArgumentError
-from neyman.step.messages import Batch
+from neyman.step.batch import Batch
 from neyman.strategy import Strategy
 
 Float = NDArray[np.float64]

@@ -21,7 +21,8 @@ from transfer_queue import KVBatchMeta
 
 from neyman.controller import Controller
 from neyman.errors import ContractError, RunFailedError
-from neyman.step.messages import Batch, Outcome, Request, Status
+from neyman.step.batch import Batch
+from neyman.step.messages import Outcome, Request, Status
 from neyman.step.missing import MissingReward
 
 PARTITION = "train"

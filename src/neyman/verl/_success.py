@@ -6,8 +6,8 @@ import math
 from typing import Any, final
 
 from neyman.errors import ContractError
-from neyman.step import outcome as binary
 from neyman.step.missing import MissingReward
+from neyman.step.outcome import binary_outcome
 
 _ROUNDING = 1e-6  # of thresholds: verl keeps rewards in float32
 
@@ -60,7 +60,7 @@ class Success:
 
     @staticmethod
     def _binary(reward: float) -> bool:
-        if (said := binary.outcome(reward)) is not None:
+        if (said := binary_outcome(reward)) is not None:
             return said
         raise ContractError(
             f"the reward function returned {reward:g}, which is not binary (1, or 0 or -1), so that it does not say "

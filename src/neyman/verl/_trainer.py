@@ -28,8 +28,9 @@ from neyman.controller import Controller
 from neyman.errors import ContractError, RunFailedError
 from neyman.hosts.identity import describe
 from neyman.step._report import calibration
+from neyman.step.batch import Batch
 from neyman.step.ledger import Work
-from neyman.step.messages import Batch, Budget, Request, StopReason
+from neyman.step.messages import Budget, Request, StopReason
 from neyman.verl import _checkpoint
 from neyman.verl._advantages import (
     aggregation_of,
