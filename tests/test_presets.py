@@ -135,7 +135,7 @@ def test_a_rule_that_lacks_only_what_has_a_default_is_told_to_inherit_it():
         preset("sara", verdict=Bare())
     verdict = preset("sara", verdict=Inherits()).verdict
     assert verdict.after_commit == "complete"
-    assert not (verdict.at_looks or verdict.speculate or verdict.holds_surplus)
+    assert not any([verdict.at_looks, verdict.speculate, verdict.holds_surplus])
     assert verdict.priced(None) is verdict
     with pytest.raises(ArgumentError, match="has no price"):
         verdict.priced(2.0)

@@ -211,7 +211,8 @@ def part(name: str, value: Any, kind: type, example: str) -> None:
     if not lacking and not isinstance(value, type):
         return
     contract = f"{'.'.join(kind.__module__.split('.')[:2])}.{kind.__name__}"
-    own = [member for member in members if member in kind.__abstractmethods__]  # the others have a default
+    abstract: frozenset[str] = getattr(kind, "__abstractmethods__", frozenset())
+    own = [member for member in members if member in abstract]  # the others have a default
     if isinstance(value, type):
         given = f"the class {value.__name__}, not one that is made from it"
     else:

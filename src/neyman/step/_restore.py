@@ -14,7 +14,7 @@ from neyman.randomness import PromptId
 from neyman.step._engine import Engine
 from neyman.step._group import Group, Phase, Slot, SlotState
 from neyman.step._pool import Pool
-from neyman.step._state import StepState
+from neyman.step._state import COUNTERS, FLAGS, StepState
 
 _WHOLE = {
     Slot: ("draw", "tries", "n_tokens", "policy_version", "step"),
@@ -23,7 +23,6 @@ _WHOLE = {
 _FLAGS = {Slot: ("success", "delivered", "protected", "spare", "replayed"), Group: ("carried",)}
 _INT64 = 2**63 - 1  # what a batch holds
 _MOST = {"n_tokens": 2**1000, "step": 2**53}  # tokens of fragments add up, and are computed with as floats
-_OPEN_WHOLE = ("left", "retries_left", "rounds", "asked", "tokens_received")
 
 
 def state_of(engine: Engine, late: Mapping[int, PromptId], *, is_open: bool) -> dict[str, Any]:
@@ -187,10 +186,9 @@ def _types(groups: list[Group], slots: list[Slot]) -> None:
 
 def _open(state: StepState) -> None:
     groups, live = state.groups, state.live
-    counters = [getattr(state, name) for name in _OPEN_WHOLE]
+    counters = [getattr(state, name) for name in COUNTERS]
     _expect(all(type(n) is int and n >= 0 for n in counters), "a counter of the open step is none")
-    flags = (state.exhausted, state.was_cut, state.awaiting_round)
-    _expect(all(type(flag) is bool for flag in flags), "a flag of the open step is none")
+    _expect(all(type(getattr(state, name)) is bool for name in FLAGS), "a flag of the open step is none")
     _expect(_is_count(state.policy_version, _INT64), "the policy's version is no whole number")
     _expect(type(state.first_error) in (str, type(None)), "the first error is no text")
     _expect(all(type(i) in (str, int) for i in state.candidates), "a candidate is neither text nor number")

@@ -30,18 +30,9 @@ Moments = tuple[FloatP, FloatP]  # mean and variance of each prompt's success ra
 
 _GROUP_SIZE = 8  # where the host brings no prompts that the budget could be divided by
 _KEPT = ("step", "clock", "next_rollout")
-_OPEN = (
-    "policy_version",
-    "left",
-    "retries_left",
-    "exhausted",
-    "was_cut",
-    "rounds",
-    "awaiting_round",
-    "asked",
-    "tokens_received",
-    "first_error",
-)
+COUNTERS = ("left", "retries_left", "rounds", "asked", "tokens_received")
+FLAGS = ("exhausted", "was_cut", "awaiting_round")
+_OPEN = ("policy_version", "first_error", *COUNTERS, *FLAGS)
 _SAVED_AS = {"tokens_received": "tokens_told"}  # states of 0.1.0 keep their names
 
 
@@ -52,13 +43,7 @@ class StepState:
     A slot of a group is planned, out, valid or missing. Planning a slot spends the budget; handing it out does not, so
     whatever is planned can always be handed out.
 
-    Args:
-        strategy: the strategy, with a belief of its own.
-        budget: the most that may be generated in a step.
-        train_rows: rows the optimiser must get, or None.
-        pool: all prompts that the strategy may draw, or None.
-        seed: keys all randomness.
-        retries: re-draws of failed rollouts per step, as a share of the budget.
+    Args: those of `neyman.step._engine.Engine`.
     """
 
     def __init__(
@@ -109,8 +94,6 @@ class StepState:
         self.drained: set[int] = set()
         self.reports: list[GroupReport] = []
 
-    # --- derived ---------------------------------------------------------------------------------------------------
-
     @property
     def allowance(self) -> int:
         """Re-draws of failed rollouts that a step may make."""
@@ -129,8 +112,6 @@ class StepState:
             return _GROUP_SIZE
         target = self.train_rows if self.strategy.close == "fixed_train" and self.train_rows else None
         return max(1, (target or self.budget.planned_rollouts) // len(self.candidates))
-
-    # --- a step begins and ends ------------------------------------------------------------------------------------
 
     def begin(self, candidates: list[PromptId], step: int, policy_version: int) -> None:
         """Start a step without groups, and let the belief's time pass."""
@@ -174,8 +155,6 @@ class StepState:
         if self.pool is not None:
             self.passes += self.asked / (self.average * len(self.pool))
 
-    # --- groups ----------------------------------------------------------------------------------------------------
-
     def open(
         self,
         ids: list[PromptId],
@@ -211,6 +190,10 @@ class StepState:
         if self.pool is not None:
             self.pool.open(opened, self.passes)
         self.ledger.visit(opened)
+
+    def mark_exhausted(self, is_exhausted: bool) -> None:
+        """Record whether the selection rule returned fewer prompts than were wanted."""
+        self.exhausted = is_exhausted
 
     def add(self, group: Group) -> int:
         """Put a group into play and return its index."""
@@ -282,12 +265,6 @@ class StepState:
         """Give a group that waits its rank anew, after its reason has changed."""
         if index in self.queue:
             self._enqueue(index)
-
-    def mark_exhausted(self, is_exhausted: bool) -> None:
-        """Record whether the selection rule returned fewer prompts than were wanted."""
-        self.exhausted = is_exhausted
-
-    # --- rollouts --------------------------------------------------------------------------------------------------
 
     def hand_out(self, index: int, room: int | None) -> list[Slot]:
         """Give up to ``room`` planned slots of a group their ids and draws; they are out from now on."""
@@ -362,8 +339,6 @@ class StepState:
         """Return the cancellations since the last call."""
         cancels, self._cancels = self._cancels, []
         return cancels
-
-    # --- saved and restored ----------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Return whatever outlives a step beside the belief, JSON-safe."""
