@@ -22,7 +22,7 @@ _NOTHING = 1e-30  # a weight with which no prediction is moved by as much as it 
 
 
 @final
-class ModelAverage:
+class ModelAverage(Belief):
     """A Bayesian average of beliefs that differ in what they assume, e.g. in how fast the policy drifts.
 
     How fast success rates move depends on the model, the learning rate and the moment; a belief that is too slow
@@ -74,7 +74,7 @@ class ModelAverage:
     @property
     def uses_features(self) -> bool:
         """Whether any member makes something of features."""
-        return any(getattr(member, "uses_features", True) for member in self._members)
+        return any(member.uses_features for member in self._members)
 
     @property
     def weights(self) -> FloatP:

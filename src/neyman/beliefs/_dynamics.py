@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP, IntP, choice, integer, prompt_ids, real, sizes_per_prompt
 from neyman.beliefs._beta import beta_mixed_probability, beta_sample, expected_spread
-from neyman.beliefs._protocol import PromptId
+from neyman.beliefs._protocol import Belief, PromptId
 from neyman.beliefs._state import check_clock, check_state, pack_array, unpack_array
 from neyman.beliefs._table import PromptTable, checked_counts
 from neyman.errors import StateError
@@ -30,7 +30,7 @@ PRIORS: Final[Mapping[str, FloatP]] = {
 
 
 @final
-class StateDynamics:
+class StateDynamics(Belief):
     """A hidden Markov model per prompt over the state of its group: all wrong, mixed, all right.
 
     With Dirichlet counts A (row = to, column = from, prior A0) and a distribution over states pi, uniform at first:

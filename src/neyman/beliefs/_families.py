@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,10 +12,10 @@ from neyman._checks import FloatP, sizes_per_prompt
 from neyman._scipy import expit
 from neyman.beliefs._beta import beta_mixed_probability, beta_sample, expected_spread
 from neyman.beliefs._logit_normal import mixed_moment, rate_moments
-from neyman.beliefs._protocol import PromptId
+from neyman.beliefs._protocol import Belief, PromptId
 
 
-class _Family(ABC):
+class _Family(Belief):
     """A belief whose predictions all follow from its two moments."""
 
     @abstractmethod

@@ -1,7 +1,8 @@
-"""What a strategy may ask of a belief: one small protocol, and the identity of a prompt."""
+"""The contract of beliefs: predictions of success rates, updates by verified counts, time, and state."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP
-
-PromptId = str | int
+from neyman.randomness import PromptId
 
 
 @runtime_checkable
 class Belief(Protocol):
-    """What is thought about each prompt's success rate, and how sure that is.
+    """The predicted success rate of each prompt, and its uncertainty.
+
+    Beliefs inherit from it, and with it the defaults of ``uses_features`` and ``evidence``.
 
     Every array has one entry per requested id, in the order of the request. Ids are strings or integers
     (``1`` and ``"1"`` are two prompts). An id that was never seen is no error: it gets the prior.
@@ -25,46 +27,62 @@ class Belief(Protocol):
     All updates between two calls are one visit, however many portions they come in, so rounds within a
     step do not discount one another.
 
-    **Features.** A belief that makes nothing of features says so by ``uses_features = False``, so that hosts can warn
-    who gives some.
-
     Guarantee: the same calls in the same order give the same numbers, bit for bit, and ``load_state_dict``
     of a saved state continues as if nothing had happened. Voided by another NumPy or BLAS build, or another
     number of BLAS threads, in beliefs that multiply matrices.
     """
 
+    @property
+    def uses_features(self) -> bool:
+        """Whether predictions depend on the features given to ``register``; if not, hosts warn whoever gives some."""
+        return True
+
+    def evidence(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP] | None:
+        """Return the observed successes and trials per id, without the prior; None where a belief keeps no counts."""
+        del ids
+        return None
+
+    @abstractmethod
     def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
         """Make prompts known, with their feature rows (P, F) where the belief uses features."""
         ...
 
+    @abstractmethod
     def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return the posterior mean and variance of each success rate."""
         ...
 
+    @abstractmethod
     def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
         """Return E[p(1-p)] = m(1-m) - Var(p), the posterior expectation of a rollout's variance."""
         ...
 
+    @abstractmethod
     def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
         """Return E[1 - p^n - (1-p)^n]: the chance that a group of n is mixed."""
         ...
 
+    @abstractmethod
     def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
         """Return one posterior draw per id; draws of different ids are independent."""
         ...
 
+    @abstractmethod
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
         """Take in verified counts; zero trials are ignored, an id given twice counts as its sum."""
         ...
 
+    @abstractmethod
     def advance(self, steps: int = 1) -> None:
         """Let time pass: all beliefs, of observed prompts or not, lose confidence as the policy drifts."""
         ...
 
+    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state, JSON-safe."""
         ...
 
+    @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replace the state by a saved one of the same kind and configuration."""
         ...

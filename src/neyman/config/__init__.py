@@ -290,7 +290,7 @@ class Config(Section):
         unless the strategy is a baseline.
         """
         asked = strategy.name not in self.baselines and self.strategy.features not in ("auto", "none")
-        if not getattr(strategy.belief, "uses_features", True) and not asked:
+        if not strategy.belief.uses_features and not asked:
             return None
         if self.strategy.features != "auto":
             return None if self.strategy.features == "none" else self.strategy.features

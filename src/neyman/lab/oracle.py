@@ -20,7 +20,7 @@ _VERSION = 1
 
 
 @final
-class OracleBelief:
+class OracleBelief(Belief):
     """Exact success rates, without variance, from a function that is asked anew each time.
 
     Args:
@@ -86,7 +86,7 @@ class OracleBelief:
 
 
 @final
-class ToldBelief:
+class ToldBelief(Belief):
     """A belief that is told the exact success rate of each prompt it gets outcomes of, in place of the outcomes.
 
     What it believes of a prompt is wrong only by what the policy has changed since, so it separates the two things

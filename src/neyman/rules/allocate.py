@@ -151,8 +151,7 @@ class WaterLevel(Allocate):
 
 def _history(evidence: Evidence) -> tuple[IntP, IntP]:
     """Return the whole successes and trials of each prompt, which the published rule is a formula of."""
-    known = getattr(evidence.belief, "evidence", None)
-    successes, trials = known(evidence.ids) if known is not None else (np.array([0.5]), np.array([0.5]))
+    successes, trials = evidence.belief.evidence(evidence.ids) or (np.array([0.5]), np.array([0.5]))
     if (successes % 1.0).any() or (trials % 1.0).any():
         raise InfeasibleError(
             "the published water level needs every prompt's whole successes and trials, which "

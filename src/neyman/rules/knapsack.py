@@ -122,9 +122,9 @@ class Knapsack(Allocate):
 
 def _last_visit(evidence: Evidence) -> tuple[FloatP, Mask]:
     """Return each prompt's success rate and whether it was never seen; a prompt never seen has the rate 0."""
-    known = getattr(evidence.belief, "evidence", None)
+    known = evidence.belief.evidence(evidence.ids)
     if known is None:
         return evidence.mean, np.zeros(len(evidence.issued), dtype=bool)
-    successes, trials = known(evidence.ids)
+    successes, trials = known
     unseen = trials <= 0.0
     return np.where(unseen, 0.0, successes / np.where(unseen, 1.0, trials)), unseen

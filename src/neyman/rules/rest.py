@@ -78,10 +78,10 @@ class Rest:
 
 def _rates(belief: Belief, ids: Sequence[PromptId]) -> FloatP:
     """Return the observed success rates, NaN where nothing was observed."""
-    evidence = getattr(belief, "evidence", None)
+    evidence = belief.evidence(ids)
     if evidence is None:
         return belief.predict(ids)[0]
-    successes, trials = evidence(ids)
+    successes, trials = evidence
     return np.where(trials > 0.0, successes / np.where(trials > 0.0, trials, 1.0), np.nan)
 
 

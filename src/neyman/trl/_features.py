@@ -31,7 +31,7 @@ def register_features(trainer: Any, belief: Belief, prompts: Prompts, features: 
                 "features need a dataset with a length, and this one streams: pass a map-style dataset or features=None"
             )
         return
-    if features is not None and not getattr(belief, "uses_features", True):
+    if features is not None and not belief.uses_features:
         warn(
             trainer,
             "features are given, but the strategy's belief %s makes nothing of them: leave features out, or give the "
