@@ -14,11 +14,11 @@ from neyman.beliefs._default import for_variant as for_variant
 from neyman.beliefs._dynamics import StateDynamics as StateDynamics
 from neyman.beliefs._hybrid import CountsWithGP as CountsWithGP
 from neyman.beliefs._protocol import Belief as Belief
-from neyman.beliefs._protocol import PromptId as PromptId
 from neyman.beliefs._published_gp import PublishedGP as PublishedGP
 from neyman.beliefs._residual import BinomialResidual as BinomialResidual
 from neyman.beliefs._ridge import Ridge as Ridge
 from neyman.beliefs._streaks import Streaks as Streaks
+from neyman.randomness import PromptId as PromptId
 
 __all__ = [
     "Belief",

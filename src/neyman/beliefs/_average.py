@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 from neyman._checks import FloatP, IntP, integer, real
 from neyman._scipy import gammaln
 from neyman.beliefs._beta import match_beta
-from neyman.beliefs._protocol import Belief, PromptId
+from neyman.beliefs._protocol import Belief
 from neyman.beliefs._state import check_number, check_state
 from neyman.beliefs._table import checked_counts
 from neyman.errors import ArgumentError, StateError
+from neyman.randomness import PromptId
 
 _VERSION = 1
 _KEYS = ("members", "evidence")

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP, nonnegative_array, rate_array, same_length, sizes_per_prompt
-from neyman.beliefs._protocol import Belief, PromptId
+from neyman.beliefs._protocol import Belief
+from neyman.randomness import PromptId
 
 # Strength (a + b) is kept inside these bounds: outside, a Beta is a coin or a point to double precision.
 _STRENGTH_LOW, _STRENGTH_HIGH = 1e-6, 1e12

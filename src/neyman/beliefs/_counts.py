@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP, IntP, integer, prompt_ids, real
 from neyman.beliefs._families import BetaFamily
-from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import check_clock, check_number, check_state, pack_array
 from neyman.beliefs._table import PromptTable, checked_counts
 from neyman.errors import ArgumentError, StateError
+from neyman.randomness import PromptId
 
 _VERSION = 1
 _KEYS = ("clock", "pool_successes", "pool_trials", "ids", "successes", "trials", "seen")

@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike
 
 from neyman._checks import choice
 from neyman.beliefs._average import ModelAverage
-from neyman.beliefs._protocol import Belief, PromptId
+from neyman.beliefs._protocol import Belief
 from neyman.beliefs._published_gp import PublishedGP
 from neyman.beliefs._residual import BinomialResidual
+from neyman.randomness import PromptId
 
 # Picked by log-loss on two recorded runs of a policy of 0.1M parameters that learns within tens of steps.
 _FAST: Final = {"memory": 0.97, "residual_drift": 0.4, "level_drift": 0.3}

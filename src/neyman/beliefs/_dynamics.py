@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP, IntP, choice, integer, prompt_ids, real, sizes_per_prompt
 from neyman.beliefs._beta import beta_mixed_probability, beta_sample, expected_spread
-from neyman.beliefs._protocol import Belief, PromptId
+from neyman.beliefs._protocol import Belief
 from neyman.beliefs._state import check_clock, check_state, pack_array, unpack_array
 from neyman.beliefs._table import PromptTable, checked_counts
 from neyman.errors import StateError
+from neyman.randomness import PromptId
 
 _VERSION = 1
 _KEYS = ("clock", "ids", "seen", "successes", "trials", "transitions", "states")

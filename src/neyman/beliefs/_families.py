@@ -12,7 +12,8 @@ from neyman._checks import FloatP, sizes_per_prompt
 from neyman._scipy import expit
 from neyman.beliefs._beta import beta_mixed_probability, beta_sample, expected_spread
 from neyman.beliefs._logit_normal import mixed_moment, rate_moments
-from neyman.beliefs._protocol import Belief, PromptId
+from neyman.beliefs._protocol import Belief
+from neyman.randomness import PromptId
 
 
 class _Family(Belief):

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from neyman._checks import FloatP, IntP, feature_matrix
-from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import check_number, pack_array, unpack_array
 from neyman.errors import ArgumentError, StateError
+from neyman.randomness import PromptId
 
 _EIGEN_FLOOR = 1e-8  # directions of the landmark kernel below this share of the largest are noise
 _BLOCK = 16_384  # rows handled at once, so that no temporary grows with the pool

@@ -12,11 +12,11 @@ from neyman._checks import FloatP, IntP, integer, prompt_ids, real
 from neyman.beliefs._families import BetaFamily
 from neyman.beliefs._features import check_fingerprints
 from neyman.beliefs._logit_normal import rate_moments
-from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._regression import FeatureRegression
 from neyman.beliefs._state import check_clock, check_state, pack_array
 from neyman.beliefs._table import PromptTable, checked_counts
 from neyman.errors import StateError
+from neyman.randomness import PromptId
 
 _VERSION = 1
 _COLUMNS = ("successes", "trials", "seen")

@@ -18,10 +18,10 @@ from neyman.beliefs._features import (
     median_distance,
     squared_distances,
 )
-from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import check_clock, check_number, check_state, pack_array, unpack_array
 from neyman.beliefs._table import PromptTable, checked_counts
 from neyman.errors import StateError
+from neyman.randomness import PromptId
 
 _VERSION = 1
 _COLUMNS = ("offset", "dual", "successes", "trials", "seen")

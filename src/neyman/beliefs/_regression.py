@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from neyman._checks import FloatP, IntP
 from neyman._scipy import cholesky, cholesky_inverse, cholesky_solve
 from neyman.beliefs._features import FeatureStore, NystromMap, median_distance
-from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import pack_array, unpack_array
 from neyman.errors import StateError
+from neyman.randomness import PromptId
 
 _BLOCK = 16_384  # prompts predicted at once, so that no temporary grows with the pool
 _CACHED = 1_024  # the same for what is computed of each, which then stays in the processor's cache

@@ -12,10 +12,10 @@ from neyman._checks import FloatP, integer, prompt_ids, real
 from neyman._scipy import cholesky, cholesky_solve, logit
 from neyman.beliefs._families import LogitNormalFamily
 from neyman.beliefs._features import FeatureStore, check_fingerprints
-from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import check_clock, check_state, pack_array, unpack_array
 from neyman.beliefs._table import PromptTable, checked_counts
 from neyman.errors import StateError
+from neyman.randomness import PromptId
 
 _VERSION = 1
 _KEYS = ("clock", "ids", "seen", "features", "gram", "moment")

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from neyman._checks import FloatP, IntP, counts_pair, prompt_ids
-from neyman.beliefs._protocol import PromptId
 from neyman.beliefs._state import unpack_array
 from neyman.errors import StateError
+from neyman.randomness import PromptId
 
 
 class PromptTable:
