@@ -51,7 +51,7 @@ test-fast: setup
 
 # Minutes of fresh random input; what it finds becomes a plain test. NEYMAN_FUZZ_EXAMPLES=10000 searches for longer.
 fuzz: setup
-	NEYMAN_HYPOTHESIS=fuzz $(BIN)/pytest -n 0 --timeout 3600 tests/fuzz tests/test_controller_machine.py
+	NEYMAN_HYPOTHESIS=fuzz $(BIN)/pytest -n 0 --timeout 3600 tests/fuzz tests/step/test_machine.py
 
 test-trl-matrix: setup
 	$(BIN)/python tests/trl_matrix.py

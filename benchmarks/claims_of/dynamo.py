@@ -248,22 +248,22 @@ CLAIMS = [
           "pytest tests/formulas/test_water.py::test_variance_weights_without_bounds_gain_nothing_over_uniform"),
     Claim("dynamo-rows", "Repeating prompts by the average count and responses by their own keeps rows together, as "
           "the totals agree (the public code).", DYNAMO, rows,
-          "pytest tests/test_rivals.py::test_dynamo_keeps_rows_with_their_prompts_at_any_counts"),
+          "pytest tests/presets/test_rivals.py::test_dynamo_keeps_rows_with_their_prompts_at_any_counts"),
     Claim("dynamo-box", "The published water level lowers sum v/n.", DYNAMO, box, "pytest "
           "tests/formulas/test_water.py"),
     Claim("dynamo-entropy-change", "A token's update changes the entropy by -xi (pi L - sum pi^2 L), which the "
           "code's mean "
-          "over a sequence stands for.", DYNAMO, change, "pytest tests/test_modulation.py"),
+          "over a sequence stands for.", DYNAMO, change, "pytest tests/modulation/test_factors.py"),
     Claim("dynamo-damping", "Tokens of the largest change are damped to lam.", DYNAMO, damping,
-          "pytest tests/test_modulation.py::test_the_largest_change_is_damped_as_published"),
+          "pytest tests/modulation/test_factors.py::test_the_largest_change_is_damped_as_published"),
     Claim("dynamo-packing", "Factors do not depend on how rows are packed into micro-batches.", DYNAMO,
           tested("Asserted for extremes over the whole batch, the default; with the published ones over each "
                  "micro-batch it "
                  "is false, which another test asserts."),
-          "pytest tests/test_modulation.py -k packing"),
+          "pytest tests/modulation/test_factors.py -k packing"),
     Claim("dynamo-gradient-bound", "E||grad log pi||^2 = 1 - sum pi^2 <= 1 - exp(-H): entropy bounds the "
           "gradient.", DYNAMO,
-          bound, "pytest tests/test_modulation.py::test_gradient_magnitude_is_bounded_by_entropy"),
+          bound, "pytest tests/modulation/test_factors.py::test_gradient_magnitude_is_bounded_by_entropy"),
     Claim("dynamo-smoother", "Gradient norms and entropies are smoother in training.", DYNAMO,
           untested("Would take five seeds each of `dynamo` with its token factor, `dynamo` without "
                    "(`modulation = none`) and `uniform`, and the variance over steps of the gradient norm and the "

@@ -13,7 +13,7 @@ from neyman.errors import NeymanError, StateError
 from neyman.randomness import PromptId
 from neyman.step._engine import Engine
 from neyman.step._group import Group, Phase, Slot, SlotState
-from neyman.step._pool import Pool
+from neyman.step.pool import Pool
 from neyman.step._state import COUNTERS, FLAGS, StepState
 
 _WHOLE = {

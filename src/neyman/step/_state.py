@@ -18,7 +18,7 @@ from neyman.randomness import PromptId
 from neyman.step._dead_groups import DeadGroups
 from neyman.step._group import MISSING, OUT, PLANNED, VALID, Group, Phase, Slot
 from neyman.step._parse import Place, Result
-from neyman.step._pool import Pool
+from neyman.step.pool import Pool
 from neyman.step._queue import Queue, priority
 from neyman.step._right_answers import RightAnswers
 from neyman.step._yield import Yield

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from neyman.beliefs import Belief, Counts
 from neyman.randomness import PromptId, keyed_rng
 from neyman.rules import Select, StepView
-from neyman.step._pool import Pool
+from neyman.step.pool import Pool
 from neyman.testing._contract import Suite, declared, during, expect, expect_same
 
 _SEE = "Select rules"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "claims.py"
 RESULTS = json.loads((ROOT / "benchmarks" / "results" / "claims.json").read_text())
 VERDICTS = {"holds", "holds under a condition", "false", "undecided", "not tested here"}

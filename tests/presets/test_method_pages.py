@@ -9,7 +9,7 @@ import pytest
 
 from neyman.presets import PRESETS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PARTS = ["Idea", "Formula|Rule", "Knobs?|knob", "Logged", "Result", "Failure case|Where it fails"]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neyman.errors import ArgumentError, StateError
-from neyman.step._pool import Pool
+from neyman.step.pool import Pool
 from strategies import through_json
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from neyman import formulas
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FIGURES = json.loads((ROOT / "benchmarks" / "results" / "gradient_bias.json").read_text())
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import neyman
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 ROWS = {
     int(number): (holds, inputs, tests, choice)
     for number, holds, inputs, tests, choice in re.findall(
@@ -54,7 +54,7 @@ def test_the_tests_that_a_case_names_exist_and_one_is_over_its_class_of_inputs(n
     for path, test in named:
         assert test in functions(path), f"{path} has no {test}"
     of_the_case = [(path, test) for path, test in named if test.startswith(f"test_case_{number:02}_")]
-    assert any("given" in functions(path)[test] for path, test in of_the_case if "/" not in path)
+    assert any("given" in functions(path)[test] for path, test in of_the_case if path.startswith("cases/"))
 
 
 @pytest.mark.parametrize("number", ROWS)
@@ -66,6 +66,6 @@ def test_the_defaults_that_a_case_names_are_the_codes(number):
 
 
 def test_a_name_that_is_gone_and_a_default_that_changed_are_noticed():
-    assert "test_case_99_nothing" not in functions("test_cases.py")
+    assert "test_case_99_nothing" not in functions("cases/test_steps.py")
     call = ast.parse("Controller(retries=0.2)", mode="eval").body
     assert default_of(call, "retries") != ast.literal_eval(call.keywords[0].value)
