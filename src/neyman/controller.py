@@ -14,11 +14,11 @@ from neyman.step._batch import Shape
 from neyman.step._close import close_batch
 from neyman.step._engine import Engine
 from neyman.step._parse import parse_outcomes, version, whole
-from neyman.step.pool import Pool
 from neyman.step._restore import readable, restored, state_of
 from neyman.step.batch import Batch
 from neyman.step.ledger import Fate, Ledger, Work
 from neyman.step.messages import Budget, Cancel, GroupReport, Outcome, Request
+from neyman.step.pool import Pool
 from neyman.strategy import Strategy, check_strategy
 
 _VERSION = 1

@@ -10,11 +10,11 @@ from neyman.step._group import Phase
 from neyman.step._once import AtOnce
 from neyman.step._parse import Arrivals
 from neyman.step._planner import PLANNED, Planner
-from neyman.step.pool import Pool
 from neyman.step._request import requests, token_room
 from neyman.step._state import StepState
 from neyman.step._waves import Waves
 from neyman.step.messages import Budget, Reason, Request
+from neyman.step.pool import Pool
 from neyman.strategy import Strategy
 
 

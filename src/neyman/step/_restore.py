@@ -13,8 +13,8 @@ from neyman.errors import NeymanError, StateError
 from neyman.randomness import PromptId
 from neyman.step._engine import Engine
 from neyman.step._group import Group, Phase, Slot, SlotState
-from neyman.step.pool import Pool
 from neyman.step._state import COUNTERS, FLAGS, StepState
+from neyman.step.pool import Pool
 
 _WHOLE = {
     Slot: ("draw", "tries", "n_tokens", "policy_version", "step"),

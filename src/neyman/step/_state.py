@@ -18,12 +18,12 @@ from neyman.randomness import PromptId
 from neyman.step._dead_groups import DeadGroups
 from neyman.step._group import MISSING, OUT, PLANNED, VALID, Group, Phase, Slot
 from neyman.step._parse import Place, Result
-from neyman.step.pool import Pool
 from neyman.step._queue import Queue, priority
 from neyman.step._right_answers import RightAnswers
 from neyman.step._yield import Yield
 from neyman.step.ledger import Fate, Ledger
 from neyman.step.messages import Budget, Cancel, GroupReport, Reason, Status
+from neyman.step.pool import Pool
 from neyman.strategy import Strategy
 
 Moments = tuple[FloatP, FloatP]  # mean and variance of each prompt's success rate, by the belief
