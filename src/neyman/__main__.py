@@ -1,4 +1,4 @@
-"""The entry of the `neyman` command: where it cannot be loaded, one line says what to install."""
+"""The entry of the `neyman` command: where it cannot be loaded, one line names the extra to install."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Input checks in one place: each knows the argument's name, and says how to mend what it refuses.
+"""Input checks in one place: each knows the argument's name, and its error has the mend.
 
-Public functions of the mathematics call these on their first lines; what passes is float64 or int64,
+Public functions of the mathematics call these on their first lines; checked arrays are float64 or int64,
 of the right rank, finite and in range, so the code behind them needs no defence.
 """
 
@@ -198,11 +198,11 @@ def choice(name: str, value: Any, legal: Sequence[str]) -> str:
 
 
 def part(name: str, value: Any, kind: type, example: str) -> None:
-    """Check that ``value`` can do what a protocol asks for, or raise naming its members and an example.
+    """Check that ``value`` has the members of a protocol, or raise naming its members and an example.
 
     Args:
         name: the argument.
-        value: what was given.
+        value: the argument.
         kind: the protocol.
         example: an expression that is legal.
     """

@@ -1,4 +1,4 @@
-"""One step of rollout generation: begin, ask, tell, finish. Exactly one class owns it."""
+"""The contract with hosts: one step of rollout generation, owned by one class."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Controller:
     Args:
         strategy: the four parts; its belief is copied, so one strategy may serve several controllers.
         budget: the most that may be generated in a step.
-        train_rows: rows the optimiser must get; None trains what the budget bought.
+        train_rows: rows the optimiser must get; None trains everything that the budget bought.
         divisor: the budget and ``train_rows`` must be multiples of it (data-parallel ranks).
         pool: all prompt ids, if the strategy may draw prompts that the host did not bring.
         retries: re-draws of failed rollouts per step, as a share of the budget in [0, 1], beside it.
@@ -66,7 +66,7 @@ class Controller:
         ArgumentError: a number outside its range; budget or ``train_rows`` not a multiple of ``divisor``.
 
     Guarantee: the same sequence of begin, ask and tell gives the same decisions, bit for bit, on every rank
-    and after every resume. Rollouts asked for never exceed the budget plus the retry allowance; with fixed
+    and after every resume. Requested rollouts never exceed the budget plus the retry allowance; with fixed
     spend the budget is used exactly. A missing result is re-drawn within the allowance and never becomes
     reward 0. A step always ends in a batch, with the reason why it ended.
 
@@ -142,7 +142,7 @@ class Controller:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to ask for and no result is awaited."""
+        """Whether nothing is left to request and no result is awaited."""
         self._require(opened=True, call="is_done")
         return self._engine.is_done
 
@@ -174,12 +174,12 @@ class Controller:
 
     @property
     def first_error(self) -> str | None:
-        """What the first failed rollout of the step reported, if it said anything."""
+        """The error that the first failed rollout of the step reported, if any."""
         return self._engine.state.first_error
 
     @property
     def group_reports(self) -> tuple[GroupReport, ...]:
-        """What became of each prompt of the last closed step, and why."""
+        """The account of each prompt of the last closed step."""
         return tuple(self._engine.state.reports)
 
     def begin(
@@ -189,7 +189,7 @@ class Controller:
 
         Args:
             candidates: prompts that the host brings, in its order; a prompt that stands twice counts once. With
-                none, all come from the pool, in groups of 8 unless the strategy says otherwise.
+                none, all come from the pool, in groups of 8 unless the strategy sets a size.
             step: its number, increasing, below 2^53; None counts on.
             policy_version: version of the weights that generate, in [0, 2^63); None takes the step's number.
 
@@ -230,7 +230,7 @@ class Controller:
         """Report results: any portion, in any order, also those of steps that have closed.
 
         Raises:
-            ContractError: a rollout that was never asked for, told under another prompt, or a reward that is
+            ContractError: a rollout that was never requested, reported under another prompt, or a reward that is
                 no number or not binary with no success named; nothing of the call is taken in then.
         """
         self._require(opened=True, call="tell")
@@ -251,7 +251,7 @@ class Controller:
         """Account for time that the host measured, in a step or between steps.
 
         Args:
-            work: "generation" (with verification) or "update": what saves rollouts saves the first alone.
+            work: "generation" (with verification) or "update": saved rollouts save time of the first alone.
             seconds: how long it took.
 
         Raises:
@@ -317,7 +317,7 @@ class Controller:
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to continue, JSON-safe, also in the middle of a step.
 
-        Rollouts that are out when the state is taken are asked for again, with their ids and seeds, after it
+        Rollouts that are out when the state is taken are requested again, with their ids and seeds, after it
         is restored.
         """
         belief = self.strategy.belief.state_dict()
@@ -335,7 +335,7 @@ class Controller:
         self._require(opened=False, call="load_state_dict")
         if not isinstance(state, Mapping):
             raise StateError(
-                f"controller state must be what state_dict returned, got {state!r:.80}: load another saved state, or "
+                f"controller state must be a mapping from state_dict, got {state!r:.80}: load another saved state, or "
                 "start a new run"
             )
         if state.get("version") != _VERSION or type(state["version"]) is not int:
@@ -389,6 +389,6 @@ def _check_rows(strategy: Strategy, budget: Budget, train_rows: int | None, divi
         )
     if strategy.close == "fixed_train" and planned < train_rows:
         raise ArgumentError(
-            f"close='fixed_train' fills train_rows={train_rows} from what was generated, so the budget must be >= "
+            f"close='fixed_train' fills train_rows={train_rows} from the generated rollouts, so the budget must be >= "
             f"that, got {planned} rollouts; raise the budget (about train_rows over the share of effective groups)"
         )

@@ -11,8 +11,8 @@ The tree::
     ├── RunFailedError(RuntimeError)     a run cannot go on; the message carries the cause
     └── MissingExtraError(ImportError)   an optional dependency is absent; the message has the pip command
 
-Each leaf also is the builtin it stands for, so ``except ValueError`` keeps working. Messages say what was
-wrong, with the value, what was expected, and how to mend it. All are picklable: they take one message.
+Each leaf also is the builtin it stands for, so ``except ValueError`` keeps working. Messages name the fault, the
+value, the legal range, and how to mend it. All are picklable: they take one message.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class InfeasibleError(ArgumentError):
 
 
 class ContractError(NeymanError, ValueError):
-    """A host broke the contract of a step, e.g. told a rollout that was never asked for."""
+    """A host broke the contract of a step, e.g. reported a rollout that was never requested."""
 
 
 class CallOrderError(NeymanError, RuntimeError):
@@ -50,18 +50,18 @@ class MissingExtraError(NeymanError, ImportError):
     """An optional dependency is absent; the message has the exact pip command."""
 
 
-def missing_extra(package: str, extra: str, what: str) -> MissingExtraError:
+def missing_extra(package: str, extra: str, feature: str) -> MissingExtraError:
     """Build the error for an absent optional dependency.
 
     Args:
         package: the import that failed.
         extra: the extra of neyman that brings it.
-        what: what needs it, as the subject of the sentence.
+        feature: the part that needs it, as the subject of the sentence.
 
     Returns:
         The error, ready to be raised.
     """
     return MissingExtraError(
-        f"{what} needs {package.partition('.')[0]}, which is not installed: run pip install '.[{extra}]' in a clone of "
-        "neyman (it is on no package index yet)"
+        f"{feature} needs {package.partition('.')[0]}, which is not installed: run pip install '.[{extra}]' in a clone "
+        "of neyman (it is on no package index yet)"
     )

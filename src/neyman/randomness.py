@@ -1,4 +1,4 @@
-"""Randomness keyed by what it is for, never by when it is drawn.
+"""Randomness keyed by its purpose, never by the time of the draw.
 
 A generator that is consumed in order of arrival gives other numbers when a result comes late or a rank asks
 twice. Here every draw has a key (seed, step, purpose, prompt, ...), so the same decision gets the same numbers
@@ -19,7 +19,7 @@ Key = str | int
 def keyed_hash(*keys: Key) -> int:
     """Hash keys to 64 bits, the same in every process and on every platform.
 
-    Strings and integers that print alike are told apart.
+    Strings and integers that print alike have different hashes.
 
     Examples:
         >>> keyed_hash("a", 1) == keyed_hash("a", 1), keyed_hash("1") == keyed_hash(1)

@@ -1,4 +1,4 @@
-"""A strategy: which prompts, what is believed of them, how many rollouts, when to stop, and how a step closes."""
+"""Strategies: which prompts, their predicted success rates, how many rollouts, when to stop, how a step closes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Strategy:
     Args:
         name: for logs and reports.
         select: which prompts.
-        belief: what is thought of each prompt's success rate; the controller takes its own copy.
+        belief: predicts each prompt's success rate; the controller takes its own copy.
         allocate: how many rollouts each prompt gets.
         verdict: when a group is finished; None generates every group in full.
         close: "fixed_spend" trains everything that was generated; "fixed_train" generates until enough
@@ -32,12 +32,12 @@ class Strategy:
         prompts: prompts per step, as a multiple of those that the host brings.
         over_provision: how much wider than needed a wave of fresh prompts is, against further rounds; "auto"
             takes one over the observed share of effective groups, between 1 and 4; "belief" opens as many as will
-            be enough by each prompt's own chance, and nothing is opened for what is in sight already.
+            be enough by each prompt's own chance, and nothing is opened for groups that are in sight already.
         dead_groups: "keep" leaves groups without signal in the loss's denominator, as the host does without
             neyman; "exclude" rescales so that they do not dilute it; "replace" lets groups with signal, drawn at
-            random, count once more in their place (`neyman.step._replacement`).
+            random, count once more in their place (`neyman.step._batch.group_copies`).
         replace_above: share of the groups that must carry signal before "replace" does so; else they are kept.
-        incomplete: "keep" trains a group that lacks results on what is there; "drop" leaves it out.
+        incomplete: "keep" trains a group that lacks results on those it has; "drop" leaves it out.
         complete_from_allowance: complete committed groups from the retry allowance once the budget is spent.
         prompt_weight: "equal" gives every prompt's group mean the same weight, as the analysis assumes;
             "by_rollouts" leaves the host's weighting; "equal_tokens" gives every prompt the same tokens.
@@ -46,8 +46,8 @@ class Strategy:
         max_age: steps for which effective rollouts that a step did not need are kept; 0 discards them.
         max_tries: tries of one slot before its result counts as missing.
         keep: which rollouts of a finished group train; the others are surplus. None trains all.
-        baseline: what a row's reward is compared with: the group's "rows" in the batch, or all valid results of its
-            "group", those that ``keep`` leaves out included.
+        baseline: the rollouts that a row's reward is compared with: the group's "rows" in the batch, or all valid
+            results of its "group", those that ``keep`` leaves out included.
         replay_age: steps for which the latest right answer of each prompt is kept, to stand in the place of a wrong
             one where a complete group has none (`neyman.step._right_answers`); 0 keeps none.
         modulation: settings of DynaMO's token factor (`neyman.modulation.Modulation`), applied by hosts.
@@ -101,7 +101,7 @@ class Strategy:
         if self.close == "fixed_train" and self.verdict is None:
             raise ArgumentError(
                 f"strategy {self.name!r} closes with fixed_train, which discards groups without signal, but has no "
-                "verdict that says which: give it verdict=neyman.rules.FullGroup() or EarlyVerdict(), or "
+                "verdict to find them: give it verdict=neyman.rules.FullGroup() or EarlyVerdict(), or "
                 "close='fixed_spend'"
             )
         if self.keep is not None and self.close == "fixed_spend":
@@ -117,7 +117,7 @@ class Strategy:
         if self.replay_age and self.verdict is None:
             raise ArgumentError(
                 f"strategy {self.name!r} replays right answers for {self.replay_age} steps, but has no verdict that "
-                "says when a group is complete: give it verdict=neyman.rules.FullGroup(), or replay_age=0"
+                "decides when a group is complete: give it verdict=neyman.rules.FullGroup(), or replay_age=0"
             )
         if self.verdict is not None and self.allocate.probe:
             raise ArgumentError(

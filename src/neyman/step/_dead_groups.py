@@ -1,4 +1,4 @@
-"""How many groups carry no signal, said early: a group size that wastes a run should not be found after it."""
+"""An early warning of a group size under which most groups have zero variance, before it has wasted the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SURE = 2.0  # standard errors beyond it
 
 @final
 class DeadGroups:
-    """Counts whole groups without signal, and warns once when they are clearly the larger part.
+    """A count of zero-variance groups among whole ones, with a warning once they are clearly the larger part.
 
     The count starts anew every 64 groups. It is of use for the log alone, so no state is saved.
     """
@@ -31,11 +31,11 @@ class DeadGroups:
         self._has_warned = False
 
     def watch(self, groups: Sequence[Group], belief: Belief) -> None:
-        """Take in the groups of a step, after the belief has learnt from them.
+        """Count the groups of a step, after the belief has learnt from them.
 
         Args:
-            groups: groups that no verdict ended early; those with fewer than two results say nothing.
-            belief: foretells the share at larger sizes.
+            groups: groups that no verdict ended early; those with fewer than two results are left out.
+            belief: predicts the share at larger sizes.
         """
         if self._has_warned:
             return
@@ -47,19 +47,19 @@ class DeadGroups:
         if share <= _TOO_MANY + _SURE * math.sqrt(_TOO_MANY * (1.0 - _TOO_MANY) / len(seen)):
             return
         self._has_warned = True
-        told = [group.outcomes() for group in seen]
-        size = sum(n for _, n in told) / len(told)
+        counts = [group.outcomes() for group in seen]
+        size = sum(n for _, n in counts) / len(counts)
         larger = [round(2 * size), round(4 * size)]
         ids = list(dict.fromkeys(group.prompt_id for group in seen))
         foretold = [1.0 - float(np.mean(belief.mixed_probability(ids, n))) for n in larger]
         _logger.warning(
             "%.0f%% of the last %d groups carry no signal: all their outcomes are equal, at %.1f rollouts a group and "
             "a success rate of %.0f%%; the belief expects %.0f%% at %d and %.0f%% at %d rollouts a group. Raise the "
-            "group size (neyman.dead_share tells what to expect), take other prompts, or a strategy that chooses them",
+            "group size (neyman.dead_share predicts their share), take other prompts, or a strategy that chooses them",
             100 * share,
             len(seen),
             size,
-            100 * sum(s for s, _ in told) / sum(n for _, n in told),
+            100 * sum(s for s, _ in counts) / sum(n for _, n in counts),
             100 * foretold[0],
             larger[0],
             100 * foretold[1],

@@ -27,8 +27,8 @@ class Phase(StrEnum):
 class SlotState(StrEnum):
     """Where a slot stands."""
 
-    PLANNED = "not asked for"
-    OUT = "asked for"
+    PLANNED = "not requested"
+    OUT = "requested"
     VALID = "a valid result"
     MISSING = "no valid result, and no further try"
 
@@ -85,12 +85,12 @@ class Group:
     Args:
         prompt_id: the prompt.
         size: slots of the complete group.
-        reason: why slots are being asked for.
+        reason: why slots are requested.
         looks: prefix lengths at which a verdict is taken; empty when the group is simply completed.
         phase: where the group stands.
         carried: whether it comes from an earlier step.
         looked: verdicts taken.
-        draws: rollouts asked for in this step, retries included; numbers the draws.
+        draws: rollouts requested in this step, retries included; numbers the draws.
         predicted: success rate expected before the step.
         uncertainty: standard deviation of that.
         prior: the same as Beta parameters, under which verdicts are taken.

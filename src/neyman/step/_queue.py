@@ -19,7 +19,7 @@ def priority(reason: Reason) -> int:
 class Queue:
     """A set of group indices, served by rank and then by index.
 
-    The order depends on what waits, never on when it came, so a restored step serves as the saved one did.
+    The order depends on the groups that wait, never on when they came, so a restored step serves as the saved one did.
 
     Cost: O(log n) a change; replaced and discarded entries are skipped when they surface.
     """

@@ -21,7 +21,7 @@ _WHOLE = {
     Group: ("size", "looked", "draws", "stopped_at", "settled"),
 }
 _FLAGS = {Slot: ("success", "delivered", "protected", "spare", "replayed"), Group: ("carried",)}
-_INT64 = 2**63 - 1  # what a batch holds
+_INT64 = 2**63 - 1  # the largest number of a batch
 _MOST = {"n_tokens": 2**1000, "step": 2**53}  # tokens of fragments add up, and are computed with as floats
 
 
@@ -144,7 +144,7 @@ def check_sound(state: StepState, late: Mapping[int, PromptId], *, is_open: bool
     out = sum(slot.state is SlotState.OUT for slot in slots)
     ledger = state.ledger
     _expect(ledger.requested == out + len(late) + held + ledger.rollouts(), "the account does not balance")
-    _expect(ledger.is_whole, "the account holds what is no count")
+    _expect(ledger.is_whole, "the account holds an entry that is no count")
     if is_open:
         _open(state)
 
@@ -155,7 +155,7 @@ def _types(groups: list[Group], slots: list[Slot]) -> None:
             _expect(
                 all(_is_count(getattr(item, name), _MOST.get(name, _INT64)) for name in _WHOLE[kind])
                 and all(type(getattr(item, name)) is bool for name in _FLAGS[kind]),
-                f"a {kind.__name__.lower()} holds what is no count or no flag",
+                f"a {kind.__name__.lower()} holds an entry that is no count or no flag",
             )
     for slot in slots:
         _expect(
@@ -180,7 +180,7 @@ def _types(groups: list[Group], slots: list[Slot]) -> None:
             group.committed in (None, True, False) and type(group.committed) is not int, "a verdict is none"
         )
         _expect(0 <= group.settled <= len(group.slots), "more is settled than a group holds")
-        _expect(all(slot.resolved for slot in group.slots[: group.settled]), "what is open counts as settled")
+        _expect(all(slot.resolved for slot in group.slots[: group.settled]), "an open slot counts as settled")
         _expect(0 <= group.looked < max(1, len(group.looks)), "more looks were taken than there are")
 
 

@@ -12,7 +12,7 @@ from neyman.step._group import VALID, Group, Slot
 
 @final
 class RightAnswers:
-    """The latest right answer of each prompt, for as many steps as the strategy's ``replay_age`` says.
+    """The latest right answer of each prompt, kept for the ``replay_age`` of the strategy in steps.
 
     Each is a rollout that already has its fate in the ledger; replayed, it stands in a later batch with its age and
     its policy's version, in the place of one of the wrong answers.
@@ -32,7 +32,7 @@ class RightAnswers:
         return list(self._slots.values())
 
     def forget(self, step: int, max_age: int) -> None:
-        """Drop what is too old at a step."""
+        """Drop the answers that are older than ``max_age`` at a step."""
         self._slots = {i: slot for i, slot in self._slots.items() if step - slot.step <= max_age}
 
     def learn(self, groups: Iterable[Group], step: int) -> None:

@@ -88,7 +88,7 @@ class Waves:
         self._first = self.size if self.verdict.speculate else self.looks[0]
 
     def begin(self) -> None:
-        """Take over what earlier steps carried, and open the first wave."""
+        """Take over the groups carried from earlier steps, and open the first wave."""
         self._prepare()
         self._set_verdict(self._current_price())
         self._state.observed.advance()
@@ -252,7 +252,7 @@ class Waves:
         """Open nothing more: the step ends."""
 
     def advance(self) -> None:
-        """Open what the step still needs, or close it when it needs nothing more."""
+        """Open the prompts that the step still needs, or end its open groups when it needs none."""
         state = self._state
         missing = None if self.target is None else max(0, self.target - self._committed)
         if missing == 0:
@@ -290,7 +290,7 @@ class Waves:
         self._undecided.update(dict.fromkeys(range(count, len(state.groups))))
 
     def _spend_rest(self) -> None:
-        """Fixed spend: what opens no further group goes to groups with signal, else to any, evenly."""
+        """Give a rest that opens no further group to groups with signal, else to any, evenly."""
         state = self._state
         at_hand = [i for i in range(len(state.groups)) if i not in state.drained]
         chosen = [i for i in at_hand if state.groups[i].is_mixed] or at_hand

@@ -1,4 +1,4 @@
-"""What early verdicts yield over the steps, and whether they pay for these prompts."""
+"""The yield of early verdicts over the steps, and whether they pay for these prompts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _logger = logging.getLogger("neyman")
 
 _DECAY = 0.9  # of everything observed, per step
 _ENOUGH = 64.0  # audited groups before the yield condition is believed
-_SURE = 3.0  # standard errors by which the condition must fail before it is said
+_SURE = 3.0  # standard errors by which the condition must fail before a warning
 _ROUNDING = 1e-9
 _FIELDS = ("decided", "committed", "audited", "found", "effective", "variance", "stopped", "given_up")
 
 
 @final
 class Yield:
-    """Decayed counts of what verdicts found and missed.
+    """Decayed counts of the groups that verdicts found and missed.
 
     Two shares matter: of opened groups that commit (how wide a wave must be), and of groups that would be mixed
     at full size, estimated by the audit.
@@ -47,7 +47,7 @@ class Yield:
         return (self._seen["committed"] + 1.0) / (self._seen["decided"] + 2.0)
 
     def add(self, finding: Audit) -> None:
-        """Take in the audit of a step."""
+        """Count the findings of a step's audit."""
         gained = {
             "audited": finding.judged,
             "found": finding.committed,
@@ -79,7 +79,7 @@ class Yield:
         return found / full * size * seen["given_up"] / seen["stopped"]
 
     def warn(self, size: int) -> None:
-        """Say once that early verdicts do not pay, when that is beyond the error of the audit."""
+        """Warn once that early verdicts do not pay, when that is beyond the error of the audit."""
         fails = self._seen["audited"] >= _ENOUGH and self.margin(size, errors=_SURE) < 1.0 - _ROUNDING
         if fails and not self._has_warned:
             seen = self._seen

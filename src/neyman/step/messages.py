@@ -1,4 +1,4 @@
-"""What passes between neyman and a host during one step: frozen messages, nothing else."""
+"""The messages between neyman and a host during one step, all of them frozen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from neyman.randomness import PromptId
 
 
 class Status(StrEnum):
-    """How a rollout ended; the value is what hosts write."""
+    """The end of a rollout; hosts pass the value."""
 
     OK = "ok"
     FAILED = "failed"
@@ -20,7 +20,7 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why rollouts are asked for or a group was closed, as a sentence for the log."""
+    """The reason for requesting rollouts or for closing a group, as a sentence for the log."""
 
     PLANNED = "the plan of the step gives this prompt these rollouts"
     PROBE = "a first look, before more is spent on this prompt"
@@ -34,7 +34,7 @@ class Reason(StrEnum):
     SURPLUS = "enough effective groups exist without this one"
     UNFINISHED = "the budget ended before a verdict on this group"
     UNIFORM = "all outcomes of the complete group are equal"
-    UNDECIDED = "fewer than two valid results: nothing can be said of their spread"
+    UNDECIDED = "fewer than two valid results: their spread is unknown"
     GIVEN_UP = "no valid result within the allowed tries"
 
 
@@ -45,7 +45,7 @@ class StopReason(StrEnum):
     FILLED = "the groups to train on are complete"
     BUDGET = "the budget is spent before everything wanted was generated: raise it or lower train_rows"
     POOL = "no further prompt is left to draw: pass a larger pool"
-    FAILED = "no rollout gave a valid result: Controller.first_error has what the first one reported"
+    FAILED = "no rollout gave a valid result: Controller.first_error has the cause of the first failure"
     HOST = "the host ended the step early"
     OPEN = "the step goes on: these groups closed first"
 
@@ -57,7 +57,7 @@ class Budget:
     Args:
         rollouts: rollouts per step, an exact bound.
         tokens: completion tokens per step. A rollout's length is known only afterwards, so the bound is kept
-            by asking for ``tokens // tokens_per_rollout`` rollouts, less what has run longer than expected.
+            by requesting ``tokens // tokens_per_rollout`` rollouts, fewer once some have run longer than expected.
         tokens_per_rollout: the length assumed for a rollout that is out. The engine's maximum completion
             length makes the token bound hard; a mean makes it hold on average.
 
@@ -118,7 +118,7 @@ class Request:
 class Cancel:
     """Rollouts of a prompt that are still out are no longer wanted; a host that can abort them should.
 
-    It tells them all the same, as aborted or with their result: until then they count as out.
+    It reports them all the same, as aborted or with their result: until then they count as out.
     """
 
     prompt_id: PromptId
@@ -128,21 +128,22 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one rollout.
+    """The result of one rollout.
 
     Args:
         rollout_id: from the request.
         prompt_id: from the request; a mismatch is an error, so that rows can never slip out of line.
-        reward: what trains, a number and no text; None or NaN is a missing result, never 0. A `neyman.MissingReward`
-            says why, and counts as failed or as a timeout while the rollout itself came (status ok).
+        reward: the reward that trains, a number and no text; None or NaN is a missing result, never 0. A
+            `neyman.MissingReward` carries the reason, and counts as failed or as a timeout although the rollout itself
+            arrived (status ok).
         success: the verified binary outcome; None takes a reward of exactly 0 or 1 as the outcome.
         n_tokens: completion tokens, up to 2^53.
         status: ok, failed, aborted or timeout; anything but ok is a missing result.
         policy_version: the weights that generated it, in [0, 2^63); None means those of the step.
         trajectory_id: text or a whole number of up to 2,048 bits; fragments of one trajectory share it and count as
-            one outcome; their tokens add up. Tell them together, or first the one that has the reward: told alone,
-            one without is a missing result.
-        error: what went wrong, for the report.
+            one outcome; their tokens add up. Report them together, or first the one that has the reward: a fragment
+            without one, reported alone, is a missing result.
+        error: the cause of a failure, for the report.
         protected: the row trains even where its group has no signal, because the host's loss has another term for
             it; a verdict that sees it completes the group and keeps it.
     """
@@ -161,7 +162,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """Why one prompt got the rollouts it got, and what came of them.
+    """The account of one prompt in a step: its rollouts, their outcomes, and the reasons.
 
     Args:
         prompt_id: the prompt.

@@ -1,4 +1,4 @@
-"""A reward that is missing, and why: what lets a timeout be told from a wrong answer."""
+"""A missing reward with its reason, which distinguishes a timeout from a wrong answer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _STATUSES = tuple(str(status) for status in Status if status is not Status.OK)
 
 @final
 class MissingReward(float):
-    """A NaN that says why there is no reward; reward functions return it in the place of a number.
+    """A NaN with the reason why there is no reward; reward functions return it in place of a number.
 
     Every host that takes NaN (or None) for a missing reward takes it, TRL's stock trainers too; neyman reads the
     reason, so that the ledger counts a verifier's timeout as a timeout.
 
     Args:
-        why: what went wrong, for the log.
+        why: the cause, for the log.
         status: "failed", "timeout" or "aborted".
 
     Raises:

@@ -92,13 +92,13 @@ class Pool:
         unopened = unopened[~self._opened[unopened]]
         self._take(unopened, count, exclude, found)
         if len(found) < count:
-            # The next epoch begins; what the current one still holds is in ``found`` or excluded.
+            # The next epoch begins; the rest of the current one is in ``found`` or excluded.
             rest = self._order_of(self._epoch + 1)
             self._take(self._turns(rest[self._opened[rest]]), count, exclude, found)
         return found
 
     def _turns(self, order: Order) -> Order:
-        """Put what was opened twice in this epoch last, longest ago first: a rule may leave the epoch unfinished."""
+        """Put prompts opened twice in this epoch last, longest ago first: a rule may leave the epoch unfinished."""
         again = self._again[order]
         twice = order[again]
         return np.concatenate([order[~again], twice[np.argsort(self._opened_at[twice], kind="stable")]])
@@ -111,7 +111,7 @@ class Pool:
     def browse(self, count: int, exclude: set[PromptId], rng: np.random.Generator) -> list[PromptId]:
         """Return up to ``count`` prompts not in ``exclude``, drawn evenly from the whole pool.
 
-        What a rule chooses among: `peek` would offer, again and again, what it passed over before.
+        For rules that choose: `peek` would offer, again and again, the prompts that they passed over before.
         """
         if count <= 0:
             return []
