@@ -1,11 +1,11 @@
 """The rules a strategy is made of: which prompts (select), how many rollouts (allocate), when to stop (verdict)."""
 
-from neyman.rules._view import Allocate as Allocate
-from neyman.rules._view import Evidence as Evidence
-from neyman.rules._view import Keep as Keep
-from neyman.rules._view import Select as Select
-from neyman.rules._view import StepView as StepView
-from neyman.rules._view import Verdict as Verdict
+from neyman.rules._contracts import Allocate as Allocate
+from neyman.rules._contracts import Evidence as Evidence
+from neyman.rules._contracts import Keep as Keep
+from neyman.rules._contracts import Select as Select
+from neyman.rules._contracts import StepView as StepView
+from neyman.rules._contracts import Verdict as Verdict
 from neyman.rules.allocate import Each as Each
 from neyman.rules.allocate import VarianceOptimal as VarianceOptimal
 from neyman.rules.allocate import WaterLevel as WaterLevel

@@ -10,7 +10,7 @@ import numpy as np
 from neyman import formulas
 from neyman._checks import IntP, choice, integer
 from neyman.errors import InfeasibleError
-from neyman.rules._view import Allocate, Evidence
+from neyman.rules._contracts import Allocate, Evidence
 
 
 def _even(budget: int, floor: IntP) -> IntP:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import comb
 
-from neyman.rules._view import Verdict
+from neyman.rules._contracts import Verdict
 
 Prior = tuple[float, float]
 

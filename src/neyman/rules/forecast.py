@@ -12,7 +12,7 @@ from neyman._checks import FloatP, real
 from neyman.beliefs import Belief, StateDynamics, beta_parameters
 from neyman.formulas import effective_probability
 from neyman.randomness import PromptId, keyed_hash
-from neyman.rules._view import StepView
+from neyman.rules._contracts import StepView
 from neyman.rules.select import candidates
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from neyman import formulas
 from neyman._checks import IntP, choice, integer, real
-from neyman.rules._view import Allocate, Evidence
+from neyman.rules._contracts import Allocate, Evidence
 
 
 @final

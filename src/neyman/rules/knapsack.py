@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from neyman import formulas
 from neyman._checks import FloatP, IntP, choice, count_box, integer, real
-from neyman.rules._view import Allocate, Evidence
+from neyman.rules._contracts import Allocate, Evidence
 
 Mask = NDArray[np.bool_]
 _COSTS: Final = ("probability", "expectation")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from neyman._checks import FloatP, real
 from neyman.beliefs import Belief
 from neyman.randomness import PromptId
-from neyman.rules._view import Select, StepView
+from neyman.rules._contracts import Select, StepView
 
 
 @final

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from neyman._checks import integer, real
 from neyman.errors import ArgumentError
-from neyman.rules._view import Verdict
+from neyman.rules._contracts import Verdict
 
 _ROUNDING = 1e-9
 

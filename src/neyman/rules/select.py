@@ -12,7 +12,7 @@ from neyman import formulas
 from neyman._checks import FloatP, choice, real
 from neyman.beliefs import beta_parameters
 from neyman.randomness import PromptId
-from neyman.rules._view import Select, StepView
+from neyman.rules._contracts import Select, StepView
 
 
 @final

@@ -8,7 +8,7 @@ from typing import final
 from neyman._checks import FloatP
 from neyman.beliefs import Streaks
 from neyman.randomness import PromptId, keyed_hash
-from neyman.rules._view import StepView
+from neyman.rules._contracts import StepView
 
 _ROUNDS = 12  # doublings of how much of the pool is offered
 

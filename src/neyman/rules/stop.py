@@ -13,7 +13,7 @@ from neyman import formulas
 from neyman._checks import choice, integer, real
 from neyman.errors import ArgumentError
 from neyman.formulas.worth import pure_worth, stays_pure
-from neyman.rules._view import StepView, Verdict
+from neyman.rules._contracts import StepView, Verdict
 from neyman.rules.select import waste_of
 
 

@@ -7,7 +7,7 @@ from itertools import count, takewhile
 from typing import ClassVar, final
 
 from neyman._checks import integer
-from neyman.rules._view import Verdict
+from neyman.rules._contracts import Verdict
 
 
 @final
