@@ -122,7 +122,7 @@ def build_batch(
     groups = np.array([place for place, _, _ in rows], dtype=np.int64)
     rewards = np.array([slot.reward for slot in slots], dtype=np.float64)
     success = np.where(counted, np.array([slot.success for slot in slots], dtype=np.float64), np.nan)
-    live = counted
+    live = counted  # rows that are in the mean over prompts
     if strategy.dead_groups == "exclude" and trained:
         live = counted & np.array([group.is_mixed for group in trained], dtype=bool)[groups]
     copies = np.where(groups >= 0, group_copies[groups] if trained else 0, 0)

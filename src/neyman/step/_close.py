@@ -45,7 +45,7 @@ def close_batch(engine: Engine, shape: Shape, *, ended_early: bool, drain: bool)
     batch = build_batch(
         state, trained, rows, copies, reason=reason, report=report, aggregation=shape.aggregation
     )
-    _learn(state, groups)
+    _learn(state, groups)  # after the report, whose calibration is of the belief before the step
     if planner.sees_whole_groups:
         state.dead.watch([group for group in groups if not group.carried], state.strategy.belief)
     if state.strategy.replay_age:
@@ -129,7 +129,7 @@ def _settle_fates(engine: Engine, groups: list[Group], trained: list[Group]) -> 
             state.end_group(_report(group, "carried"), carried=group)
             continue
         state.end_group(_report(group, fate.name.lower()))
-        drawn = [slot for slot in group.valid() if not slot.replayed]
+        drawn = [slot for slot in group.valid() if not slot.replayed]  # a replayed one has its fate already
         for spare, end in ((False, fate), (True, Fate.SURPLUS)):
             tokens = [slot.n_tokens for slot in drawn if slot.spare is spare]
             if tokens:
@@ -165,6 +165,7 @@ def _learn(state: StepState, groups: list[Group]) -> None:
     """Update the belief with this step's valid outcomes, trained or not."""
     ids, successes, trials = [], [], []
     for group in groups:
+        # Carried rollouts taught the belief in the step that drew them.
         new = [slot.success for slot in group.valid() if slot.step == state.step]
         if new:
             ids.append(group.prompt_id)

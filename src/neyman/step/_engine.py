@@ -66,7 +66,7 @@ class Engine:
             capacity -= sum(len(request.rollout_ids) for request in again)
         room = token_room(state)
         if room is not None and room <= 0 and not state.awaited:
-            done = self.is_done
+            done = self.is_done  # asked before the groups are retired, which ends the step
             self.stop()
             state.cut(is_done=done)
         if room is not None:
@@ -87,6 +87,7 @@ class Engine:
             self.state.receive(result)
         for fragment in arrivals.fragments:
             self.state.receive_fragment(fragment)
+        # In the order of groups, not of arrivals: the same results give the same decisions on every rank.
         for index in sorted({result.group_index for result in arrivals.results}):
             self._settle(index)
         self.planner.advance()

@@ -302,7 +302,7 @@ class StepState:
 
     def receive(self, result: Result) -> None:
         """Put a result into its slot, or plan the slot again where it is missing and a try is left."""
-        self.awaiting_round = False
+        self.awaiting_round = False  # the next request opens another round
         self.out -= 1
         self.tokens_received += result.n_tokens
         if result.is_missing:
@@ -328,6 +328,7 @@ class StepState:
         self.ledger.settle(fate, result.n_tokens)
         self.first_error = self.first_error or result.error
         slot.delivered = result.delivered
+        # The slot is planned again in its own place, so that prefixes stay unbiased.
         if group.is_live and slot.tries < self.strategy.max_tries and self.retries_left > 0:
             self.retries_left -= 1
             slot.state, group.reason = PLANNED, Reason.RETRY

@@ -121,6 +121,7 @@ class Waves:
         state = self._state
         for group in state.take_carried():
             group.carry()
+            # A group trains whole or not at all, so its oldest rollout decides.
             age = state.step - min(slot.step for slot in group.slots)
             if age > state.strategy.max_age:
                 for slot in group.slots:
@@ -158,10 +159,11 @@ class Waves:
         setting = self._state.strategy.over_provision
         if not isinstance(setting, str):
             return float(setting)
+        # Capped: the rate of the first steps rests on few verdicts.
         return 1.0 if self.target is None else min(4.0, max(1.0, 1.0 / self._state.observed.rate))
 
     def _in_sight(self) -> float:
-        """Return how many of the undecided groups will be mixed, as the belief and their outcomes have it."""
+        """Return the expected number of undecided groups that will be mixed, by the belief and their outcomes."""
         groups = [self._state.groups[index] for index in self._undecided]
         if not groups:
             return 0.0
@@ -170,7 +172,7 @@ class Waves:
         return float(formulas.effective_probability(seen[:, 0], seen[:, 1], self.size, (a, b)).sum())
 
     def _enough(self, ids: list[PromptId], missing: int) -> list[PromptId]:
-        """Return as many of the prompts as will, by the belief, give the mixed groups that are not in sight yet."""
+        """Return the fewest of the prompts that, by the belief, give the mixed groups that are not in sight yet."""
         chance = self._state.strategy.belief.mixed_probability(ids, self.size)
         reached = np.cumsum(chance) + self._in_sight()
         return ids[: int(np.searchsorted(reached, missing)) + 1] if len(ids) else ids
@@ -178,6 +180,7 @@ class Waves:
     def judge(self, index: int) -> None:
         """Take the verdicts that a group's complete prefix allows, the same whatever came in beyond it."""
         state, group = self._state, self._state.groups[index]
+        # Answers that arrive early are short, so verdicts on them are biased: a prefix of indices is not.
         arrival = state.strategy.verdict_on == "arrival"
         reached = group.resolved() if arrival else group.prefix
         while group.phase is Phase.OPEN:
@@ -273,6 +276,7 @@ class Waves:
     def _wanted(self, missing: int | None) -> int:
         """Return how many prompts to open now."""
         state, wide, first = self._state, self.over_provision, self._first
+        # Undecided groups hold their first rollouts; a share of them will commit and need the others as well.
         free = state.left - len(self._undecided) * (self.size - first) / wide
         affordable = min(math.ceil(wide * free / self.size) if free > 0 else 0, state.left // first)
         if missing is None:
