@@ -45,7 +45,7 @@ def close_batch(engine: Engine, shape: Shape, *, ended_early: bool, drain: bool)
     batch = build_batch(
         state, trained, rows, copies, reason=reason, report=report, aggregation=shape.aggregation
     )
-    _learn(state, groups)  # after the report, whose calibration is of the belief before the step
+    _learn(state, groups)
     if planner.sees_whole_groups:
         state.dead.watch([group for group in groups if not group.carried], state.strategy.belief)
     if state.strategy.replay_age:
