@@ -12,7 +12,7 @@ from marks import kept as _load
 from marks import table as _table
 from render_bias import gradient_bias
 from render_lab import lab
-from render_methods import write_pages
+from render_methods import write_index, write_pages
 from render_replay import replay
 from render_results import strategies
 
@@ -245,4 +245,5 @@ def render() -> None:
     (HERE / "RESULTS.md").write_text("\n".join(results()) + "\n")
     (docs / "results.md").write_text("\n".join(strategies()) + "\n")
     write_pages(docs / "methods")
+    write_index(docs / "methods.md")
     headline(docs / "headline.svg")

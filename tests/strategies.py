@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from neyman.beliefs import (
     Streaks,
     default,
 )
+from neyman.presets import PRESETS as REGISTRY
 from neyman.randomness import PromptId
 from neyman.step._group import Phase, SlotState
 from neyman.step._waves import Waves
@@ -115,21 +117,22 @@ def _counts() -> Counts:
     return Counts(discount=0.9, fade=0.99)
 
 
-#: Every preset as it comes, under its name (but for sizes that suit a budget of 32 to 64 rollouts, and a quicker belief
-#: for two), in every way of closing, and with options.
+def _small(name: str, **options: object) -> Strategy:
+    slow = {"belief": _counts()} if name in ("vip", "neyman") else {}
+    return preset(name, **{**REGISTRY[name].small, **slow, **options})
+
+
+#: Every preset as it comes under its name, but for sizes that suit a budget of 32 to 64 rollouts and a quicker belief
+#: for two; then forms with options and in other ways of closing.
 PRESETS: dict[str, Callable[..., Strategy]] = {
-    "uniform": lambda **o: preset("uniform", **o),
+    **{name: partial(_small, name) for name in REGISTRY},
     "uniform, streaming": lambda **o: preset("uniform", close="streaming", **o),
-    "vip": lambda **o: preset("vip", lower=2, upper=64, belief=_counts(), **o),
     "vip, probe": lambda **o: preset("vip", lower=2, upper=64, probe=2, belief=_counts(), **o),
     "vip, streaming": lambda **o: preset(
         "vip", lower=2, upper=64, probe=2, belief=_counts(), close="streaming", **o
     ),
-    "dynamo": lambda **o: preset("dynamo", lower=2, upper=64, modulation=None, **o),
-    "neyman": lambda **o: preset("neyman", upper=64, belief=_counts(), **o),
     "neyman, group size": lambda **o: preset("neyman", group_size=4, belief=_counts(), **o),
     "neyman, recounts": lambda **o: preset("neyman", recounts=2, belief=_counts(), **o),
-    "sara": lambda **o: preset("sara", group_size=4, **o),
     "sara, looks": lambda **o: preset("sara", group_size=8, schedule=(2, 3, 5), threshold=0.6, **o),
     "sara, fixed spend": lambda **o: preset("sara", group_size=8, close="fixed_spend", **o),
     "sara, streaming": lambda **o: preset("sara", group_size=4, close="streaming", **o),
@@ -137,40 +140,23 @@ PRESETS: dict[str, Callable[..., Strategy]] = {
     "sara, arrival": lambda **o: preset("sara", group_size=8, verdict_on="arrival", **o),
     "sara, stop": lambda **o: preset("sara", group_size=8, after_commit="stop", **o),
     "sara, carry": lambda **o: preset("sara", group_size=4, max_age=2, over_provision=3.0, **o),
-    "speed": lambda **o: preset("speed", screen=2, then=2, **o),
     "speed, carry": lambda **o: preset("speed", screen=2, then=6, max_age=2, over_provision=3.0, **o),
-    "reinforce-ada": lambda **o: preset("reinforce-ada", step=3, most=8, rows=4, **o),
     "reinforce-ada, balance": lambda **o: preset(
         "reinforce-ada", until="balance", step=2, most=7, rows=4, max_age=1, **o
     ),
-    "ar3po": lambda **o: preset("ar3po", stage=2, stages=3, **o),
     "ar3po, fixed train": lambda **o: preset("ar3po", stage=2, stages=2, close="fixed_train", max_age=1, **o),
     "ar3po, streaming": lambda **o: preset("ar3po", stage=3, stages=2, replay_age=1, close="streaming", **o),
-    "pilot-commit": lambda **o: preset("pilot-commit", pilot=4, commit=4, **o),
     "pilot-commit, carry": lambda **o: preset(
         "pilot-commit", pilot=2, commit=2, pass_lower=0.5, pass_upper=0.5, max_age=4, over_provision=3.0, **o
     ),
     "sara, published": lambda **o: preset("sara", group_size=4, variant="published", **o),
-    "sara+dps": lambda **o: preset("sara+dps", group_size=4, schedule=(2,), **o),
-    "sara+mopps": lambda **o: preset("sara+mopps", group_size=4, **o),
-    "curriculum": lambda **o: preset("curriculum", **o),
     "curriculum, no floor": lambda **o: preset("curriculum", revisit=None, **o),
-    "dps": lambda **o: preset("dps", **o),
     "dps, no floor": lambda **o: preset("dps", revisit=None, entropy=0.3, **o),
-    "greso": lambda **o: preset("greso", group_size=4, **o),
     "greso, carry": lambda **o: preset("greso", group_size=4, max_age=1, **o),
-    "knapsack": lambda **o: preset("knapsack", upper=64, **o),
-    "mopps": lambda **o: preset("mopps", **o),
     "mopps, band": lambda **o: preset("mopps", band=(0.3, 0.7), **o),
-    "polaris": lambda **o: preset("polaris", **o),
-    "inverse-accuracy": lambda **o: preset("inverse-accuracy", lower=2, upper=64, **o),
-    "inverse-variance": lambda **o: preset("inverse-variance", lower=2, upper=64, **o),
     "inverse-variance, published": lambda **o: preset(
         "inverse-variance", lower=2, upper=64, variant="published", **o
     ),
-    "ridge": lambda **o: preset("ridge", lower=2, upper=64, **o),
-    "moving-average": lambda **o: preset("moving-average", lower=2, upper=64, **o),
-    "dynamic-sampling": lambda **o: preset("dynamic-sampling", group_size=4, **o),
     "dynamic-sampling, carry": lambda **o: preset("dynamic-sampling", group_size=4, max_age=1, **o),
 }
 

@@ -164,10 +164,14 @@ def data(folder, rows):
 @pytest.mark.parametrize(
     ("words", "rows", "message"),
     [
-        (["--strategy", "vip", "--strategy.options", "lowr=3"], None, "options: preset 'vip' has no option lowr"),
-        (["--strategy", "vip", "--strategy.options", "lower=1"], None, "--strategy.options: lower must be >= 2, got 1"),
-        (["--strategy", "vip", "--strategy.options", "belief=counts"], None, "options: belief must be a neyman."),
-        (["--strategy", "math:sqrt"], None, "--strategy math:sqrt --strategy.options: math.sqrt() takes exactly one"),
+        (["--strategy", "vip", "--strategy.options", "lowr=3"], None,
+         "--strategy.options of vip: preset 'vip' has no option lowr"),
+        (["--strategy", "vip", "--strategy.options", "lower=1"], None,
+         "--strategy.options of vip: lower must be >= 2, got 1"),
+        (["--strategy", "vip", "--strategy.options", "belief=counts"], None,
+         "--strategy.options of vip: belief must be a neyman."),
+        (["--strategy", "math:sqrt"], None,
+         "--strategy 'math:sqrt' does not take --strategy.options []: math.sqrt() takes exactly one"),
         (["--strategy", "vip", "--strategy.options", "lower=9"], None,
          "'vip' does not fit --trainer.prompts-per-step 16 x --trainer.group-size 8 = 128 rollouts a step: budget=128"),
         (["--baselines", "sara", "--trainer.max-rollouts", "64"], None, "--trainer.max-rollouts must be at least"),

@@ -92,7 +92,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strategies": "uniform,best"}, "--strategies must be of"),
+        ({"strategies": "uniform,best"}, "--strategies must be one of uniform, .*neyman-told"),
         ({"strategies": "vip"}, "--reference must be one of"),
         ({"seeds": 0}, "--seeds must be >= 1"),
         ({"rates": "fast"}, "--rates must be separated by commas"),

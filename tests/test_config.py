@@ -16,7 +16,7 @@ from neyman.config import Config, from_mapping, to_toml
 from neyman.config._settings import read_toml
 from neyman.config._tasks import TASKS
 from neyman.errors import ArgumentError, MissingExtraError
-from neyman.presets._options import parse_options
+from neyman.presets import parse_options
 
 
 def test_nothing_given_is_the_embedded_default():

@@ -17,8 +17,7 @@ from fuzz.tally import count
 from neyman.config import Config, from_mapping, to_toml
 from neyman.config._settings import read_toml
 from neyman.errors import ArgumentError, NeymanError
-from neyman.presets import PRESETS
-from neyman.presets._options import parse_options
+from neyman.presets import PRESETS, parse_options
 
 VALID = {
     "seeds": [0, 1],

@@ -10,14 +10,11 @@ from neyman.hosts.identity import describe, differences
 from neyman.presets import PRESETS
 from strategies import through_json
 
-QUIET = {"dynamo": {"modulation": None}}
-
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_made_again_is_the_same_also_through_json(name):
-    options = QUIET.get(name, {})
-    described = describe(preset(name, **options))
-    assert differences(through_json(described), describe(preset(name, **options))) == []
+    described = describe(preset(name))
+    assert differences(through_json(described), describe(preset(name))) == []
 
 
 def test_what_a_belief_has_learnt_is_no_part_of_it():

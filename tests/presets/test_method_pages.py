@@ -14,13 +14,19 @@ DOCS = ROOT / "docs"
 PARTS = ["Idea", "Formula|Rule", "Knobs?|knob", "Logged", "Result", "Failure case|Where it fails"]
 
 
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """The scripts that render, importable as they are when run."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+
+
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_every_method_has_a_page_that_names_all_its_options(name):
     text = (DOCS / "methods" / f"{name}.md").read_text()
     assert name in text.splitlines()[0]
     for part in PARTS:
         assert re.search(rf"^(## |\*\*|\| )({part})", text, re.MULTILINE), part
-    for option in PRESETS[name].__kwdefaults__ or {}:
+    for option in PRESETS[name].options:
         assert f"`{option}`" in text, option
 
 
@@ -31,10 +37,20 @@ def test_the_index_lists_every_page_once():
     assert set(pages) >= set(PRESETS)
 
 
-@pytest.fixture
-def benchmarks(monkeypatch):
-    """The scripts that render, importable as they are when run."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_the_table_of_the_index_is_what_the_presets_say(benchmarks, tmp_path):
+    from render_methods import write_index
+
+    text = (DOCS / "methods.md").read_text()
+    (tmp_path / "methods.md").write_text(text)
+    write_index(tmp_path / "methods.md")
+    assert (tmp_path / "methods.md").read_text() == text
+    # A preset that the page lacks comes last.
+    shorter = re.sub(r"\| \[vip\].+\n", "", text)
+    (tmp_path / "methods.md").write_text(shorter)
+    write_index(tmp_path / "methods.md")
+    rows = (tmp_path / "methods.md").read_text().splitlines()
+    assert len(rows) == len(text.splitlines())
+    assert "[vip]" in [row for row in rows if row.startswith("| [")][len(PRESETS) - 1]
 
 
 @pytest.mark.parametrize("name", list(PRESETS))

@@ -13,8 +13,6 @@ from neyman.presets import PRESETS
 from neyman.step.messages import StopReason
 from strategies import Host, run_step, through_json
 
-QUIET = {"dynamo": {"modulation": None}}
-
 
 def run(strategy, host, *, steps, pool=40, brought=8, rollouts=64, train_rows=None):
     """Run a strategy over a pool in turn; return its controller, and the prompts opened in each step."""
@@ -339,7 +337,7 @@ def test_dynamo_keeps_rows_with_their_prompts_at_any_counts():
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_every_preset_runs_with_reinforce_plus_plus(name):
     """Its advantages are whitened over the batch, whatever the groups are."""
-    strategy = preset(name, estimator="reinforce++", **QUIET.get(name, {}))
+    strategy = preset(name, estimator="reinforce++")
     controller = Controller(strategy, budget=Budget(rollouts=64), pool=range(40))
     rates = dict.fromkeys(range(40), 0.5)
     batch, _ = run_step(controller, Host(rates=rates), range(8))

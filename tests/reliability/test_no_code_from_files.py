@@ -22,6 +22,7 @@ SOURCE = Path(neyman.__file__).parent
 # Where a name becomes an import, and whose name it is.
 IMPORTS = {
     "presets/_named.py": "the user's own configuration names a strategy, belief or function as package.module:name",
+    "presets/_registry.py": "the files of the package's own folder",
     "tasks/_judge.py": "the user's own code names a judge; runs in the worker process",
     "modulation/__init__.py": "constants of the package",
     "beliefs/embeddings.py": "constants of the package",

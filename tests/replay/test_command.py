@@ -175,7 +175,7 @@ def test_refusing_is_named(neyman, log, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--strategies", "unifrom"), "--strategies must be of uniform"),
+        (("--strategies", "unifrom"), "--strategies must be one of uniform"),
         (("--seeds", 0), "--seeds must be >= 1, got 0"),
         (("--jobs", 0), "--jobs must be >= 1, got 0"),
         (("--group-size", 1), "group_size must be >= 2, got 1"),

@@ -45,15 +45,18 @@ def test_no_section_means_the_default_strategy(stock: Any) -> None:
     ("values", "message"),
     [
         ({"lower": 4}, r"no setting lower in verl.*\+\+neyman\.options\.lower"),
-        ({"strategy": "sarah"}, "one of uniform, vip, sara.*did you mean sara"),
+        ({"strategy": "sarah"}, "neyman.strategy must be one of uniform, vip, sara.*did you mean 'sara'"),
         ({"stratgy": "sara"}, r"did you mean neyman\.strategy"),
-        ({"strategy": "mopps:explore=mean"}, r"\+neyman\.strategy=mopps '\+neyman\.options="),
+        (
+            {"strategy": "mopps:explore=mean"},
+            r"neyman\.strategy must be a name alone.*set it to 'mopps', and 'explore=mean' by \+\+neyman\.options",
+        ),
         (
             {"strategy": "sara", "options": {"group_size": -1}},
-            r"neyman\.options \{'group_size': -1\} of sara",
+            r"\+\+neyman\.options of sara: size must be >= 2, got -1",
         ),
         ({"strategy": "no.such:thing"}, "cannot be imported"),
-        ({"strategy": "math:pi"}, "must be a function, got 3.14"),
+        ({"strategy": "math:pi"}, "'math:pi' must be a function or class, got 3.14"),
         ({"strategy": None}, "must be text, got None"),
         ({"options": [4]}, r"must be a mapping, got \[4\]"),
         ({"retries": 3}, "neyman.retries"),
@@ -63,7 +66,7 @@ def test_no_section_means_the_default_strategy(stock: Any) -> None:
         ({"strategy": "neyman_cpu_rewards:damped", "options": {"size": 8}}, "has no option size"),
         (
             {"strategy": f"{__name__}:bare", "options": {"size": 8}},
-            r"does not take neyman\.options \['size'\]",
+            r"does not take \+\+neyman\.options \['size'\]",
         ),
     ],
 )

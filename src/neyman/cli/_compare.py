@@ -20,7 +20,7 @@ from neyman._files.atomic import write_atomic
 from neyman._files.json import loads
 from neyman._files.limits import read_bytes
 from neyman.errors import ArgumentError
-from neyman.presets import PRESETS
+from neyman.presets import PRESETS, unknown_name
 
 if TYPE_CHECKING:
     from neyman.lab.grid import Cell
@@ -132,7 +132,7 @@ def cells_of(command: CompareCommand) -> list[Cell]:
     names = list(short.get(command.strategies) or _list("strategies", command.strategies, str))
     unknown = [name for name in names if name not in strategy_names()]
     if unknown:
-        raise ArgumentError(f"--strategies must be of {', '.join(strategy_names())}, got {unknown[0]!r}")
+        raise unknown_name("--strategies", unknown[0], list(strategy_names()))
     if command.reference not in names:
         raise ArgumentError(
             f"--reference must be one of --strategies ({', '.join(names)}), got {command.reference!r}"

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from neyman._jobs import interruptible
 from neyman.errors import ArgumentError
-from neyman.presets import PRESETS
+from neyman.presets import PRESETS, known_strategy
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,7 @@ def replay_command(words: list[str]) -> int:
 
 def _names(listed: str) -> list[str]:
     names = [name.strip() for name in listed.split(",") if name.strip()] or list(PRESETS)
-    for name in names:
-        if name.partition(":")[0] not in PRESETS:
-            raise ArgumentError(f"--strategies must be of {', '.join(PRESETS)}, got {name!r}")
-    return names
+    return [known_strategy(name, field="--strategies", functions=False, words=True) for name in names]
 
 
 def _embed(texts: list[str], console: Console) -> Any:

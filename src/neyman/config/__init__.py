@@ -6,7 +6,6 @@ Paths are relative to the working directory and saved absolute.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,8 +14,7 @@ from neyman import beliefs
 from neyman.config._settings import Options, Section, as_flags, checked, dump
 from neyman.config._tasks import DataTask, ReasoningGymTask, RulesTask
 from neyman.errors import ArgumentError, missing_extra
-from neyman.presets import PRESETS, preset
-from neyman.presets._named import imported
+from neyman.presets import PRESETS, imported, known_strategy, strategy_by_name
 from neyman.strategy import Strategy
 
 try:
@@ -212,18 +210,13 @@ class Config(Section):
         return "grpo" if scale in (True, "group") else "dr_grpo"
 
     def build_strategy(self, name: str) -> Strategy:
-        """Make a strategy: the configured one by its options, a baseline by its defaults.
-
-        A preset whose own lower bound on group sizes is the average group's (so that nothing is left to allocate)
-        gets half of that, or what the estimator needs.
+        """Make a strategy: the configured one by its options, a baseline by its defaults, with bounds that fit.
 
         Raises:
             ArgumentError: unknown names or options; the message lists the legal ones.
         """
         own = name == self.strategy.name
         options = dict(self.strategy.options) if own else {}
-        if options.get("modulation") == "none":
-            options["modulation"] = None
         if own and self.strategy.belief != "preset":
             kind = _belief_kind(self.strategy.belief)
             try:
@@ -232,15 +225,14 @@ class Config(Section):
                 raise ArgumentError(f"strategy.belief_options: {error}") from error
         elif own and self.strategy.belief_options:
             raise ArgumentError("strategy.belief_options need a strategy.belief by name, got 'preset'")
-        options = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
-        try:
-            made = self._made(name, options)
-        except (ArgumentError, TypeError) as error:
-            raise ArgumentError(
-                f"--strategy {name} --strategy.options: {error}" if own else f"{name}: {error}"
-            ) from error
-        if not isinstance(made, Strategy):
-            raise ArgumentError(f"strategy.name {name!r} must return a neyman.Strategy, got {made!r:.80}")
+        made = strategy_by_name(
+            name,
+            options,
+            group_size=self.trainer.group_size,
+            defaults={"estimator": self.estimator},
+            field="--strategy" if own else "--baselines",
+            options_field="--strategy.options",
+        )
         return self._with_own_advantages(made)
 
     def _with_own_advantages(self, made: Strategy) -> Strategy:
@@ -258,12 +250,6 @@ class Config(Section):
             )
         return made.with_options(estimator="reinforce++") if whitened else made
 
-    def _made(self, name: str, options: dict[str, Any]) -> Any:
-        if name not in PRESETS:
-            return imported("strategy.name", name)(**options)
-        ours = {"estimator": self.estimator, **self._lower(name)}
-        return preset(name, **{**ours, **options})
-
     def build_task(self) -> Task:
         """Make the training and test problems.
 
@@ -274,14 +260,6 @@ class Config(Section):
             return self.task.build()
         except ArgumentError as error:
             raise ArgumentError(as_flags("task", str(error), type(self.task))) from error
-
-    def _lower(self, name: str) -> dict[str, int]:
-        """Return a lower bound on group sizes that leaves something to allocate, where the preset's own does not."""
-        own = (PRESETS[name].__kwdefaults__ or {}).get("lower")
-        if own is None or own < self.trainer.group_size:
-            return {}
-        least = 3 if self.trainer.algorithm == "grpo" else 2
-        return {"lower": max(least, self.trainer.group_size // 2)}
 
     def build_features(self, task: Task, strategy: Strategy) -> Any:
         """Return what a strategy's belief may know of the training prompts: an array, a model's name or None.
@@ -312,13 +290,10 @@ def _belief_kind(name: str) -> Any:
 
 
 def _known_strategy(name: str) -> str:
-    if name not in PRESETS and ":" not in name:
-        close = difflib.get_close_matches(name, PRESETS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(
-            f"must be one of {', '.join(PRESETS)}, or package.module:function, got {name!r}{hint}"
-        )
-    return name
+    try:
+        return known_strategy(name)
+    except ArgumentError as error:  # the section puts the setting's own name in front
+        raise ValueError(str(error).removeprefix("strategy ")) from None
 
 
 def from_mapping(values: Mapping[str, Any], *, partial: bool = False) -> Config:

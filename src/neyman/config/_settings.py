@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 
 from neyman._files.limits import read_bytes
 from neyman.errors import ArgumentError, missing_extra
-from neyman.presets._options import parse_options
+from neyman.presets import parse_options
 
 try:
     import tomlkit

@@ -10,7 +10,7 @@ from neyman import rules
 from neyman.beliefs import Belief
 from neyman.errors import ArgumentError
 from neyman.lab.oracle import ToldBelief
-from neyman.presets import PRESETS, preset
+from neyman.presets import PRESETS, strategy_by_name, unknown_name
 from neyman.strategy import Strategy
 
 ORACLES = ("oracle", "vip-oracle")
@@ -27,9 +27,8 @@ def build_strategy(
 ) -> Strategy:
     """Return a strategy for an experiment.
 
-    Bounds that a preset leaves at 4 rollouts would make groups of 4 uniform, so allocations start at half the
-    group size unless the options say otherwise, and never below what the estimator needs. DynaMO's token
-    factor is left out: answers have four tokens, and the lab compares the allocation of rollouts.
+    Bounds follow the group size as everywhere (`neyman.presets.strategy_by_name`). DynaMO's token factor is left
+    out: answers have four tokens, and the lab compares the allocation of rollouts.
 
     Args:
         name: a preset, "oracle" (the best p(1-p) among 4 times the prompts, exact counts), "vip-oracle" (exact counts
@@ -61,14 +60,12 @@ def build_strategy(
                 + (", among" if name == "oracle" else "")
             )
         return strategy
-    if name == TOLD:
-        ours = preset("neyman", **{"estimator": estimator, **given})
-        return replace(ours, name=TOLD, belief=ToldBelief(ours.belief, oracle))
-    if name not in PRESETS:
-        raise ArgumentError(f"strategy must be one of {', '.join(map(repr, strategy_names()))}, got {name!r}")
-    own = PRESETS[name].__kwdefaults__ or {}
-    if (own.get("lower") or 0) > least:
-        given.setdefault("lower", max(least, group_size // 2))
-    if "modulation" in own:
-        given.setdefault("modulation", None)
-    return preset(name, **{"estimator": estimator, **given})
+    if name not in strategy_names():
+        raise unknown_name("strategy", name, list(strategy_names()))
+    ours = strategy_by_name(
+        "neyman" if name == TOLD else name,
+        options,
+        group_size=group_size,
+        defaults={"estimator": estimator, "modulation": None},
+    )
+    return replace(ours, name=TOLD, belief=ToldBelief(ours.belief, oracle)) if name == TOLD else ours

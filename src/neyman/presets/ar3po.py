@@ -6,6 +6,7 @@ Source: AR3PO, arXiv 2509.25808.
 from __future__ import annotations
 
 from neyman import rules
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -24,3 +25,13 @@ def build(*, stage: int = 4, stages: int = 4, replay_age: int = 64) -> Strategy:
         verdict=rules.Until(stage),
         replay_age=replay_age,
     )
+
+
+PRESET = Preset(
+    name="ar3po",
+    build=build,
+    place=90,
+    parts=("in order", "none", "stages; an earlier right answer where none appears", "one is right"),
+    source="arXiv 2509.25808",
+    small={"stage": 2, "stages": 3},
+)

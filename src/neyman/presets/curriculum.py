@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from neyman import beliefs, rules
 from neyman.beliefs import Belief
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -36,3 +37,12 @@ def build(
         allocate=rules.Each(group_size),
         belief=beliefs.default() if belief is None else belief,
     )
+
+
+PRESET = Preset(
+    name="curriculum",
+    build=build,
+    place=130,
+    parts=("expected rate nearest to 1/2", "default", "the same", "none"),
+    source="arXiv 2510.01135",
+)

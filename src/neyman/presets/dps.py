@@ -6,6 +6,7 @@ Source: DPS (dynamics-predictive sampling) and its public code.
 from __future__ import annotations
 
 from neyman import beliefs, rules
+from neyman.presets._preset import Preset
 from neyman.rules import Select
 from neyman.strategy import Strategy
 
@@ -42,3 +43,12 @@ def build(
         allocate=rules.Each(group_size),
         belief=beliefs.StateDynamics(decay=decay, prior=prior, size=group_size or 8),
     )
+
+
+PRESET = Preset(
+    name="dps",
+    build=build,
+    place=110,
+    parts=("most likely mixed", "hidden Markov model", "the same", "none"),
+    source="DPS",
+)

@@ -6,6 +6,7 @@ Source: DAPO, arXiv 2503.14476.
 from __future__ import annotations
 
 from neyman import rules
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -17,3 +18,13 @@ def build(*, group_size: int | None = None) -> Strategy:
         verdict=rules.FullGroup(),
         close="fixed_train",
     )
+
+
+PRESET = Preset(
+    name="dynamic-sampling",
+    build=build,
+    place=40,
+    parts=("in order", "none", "full groups", "when complete"),
+    source="arXiv 2503.14476",
+    small={"group_size": 4},
+)

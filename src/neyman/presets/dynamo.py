@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from neyman import beliefs, rules
+from neyman.modulation import Modulation
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -21,8 +23,6 @@ def build(*, lower: int = 4, upper: int = 32, variant: str = "sqrt", modulation:
         modulation: the token factor's settings; None leaves the tokens alone.
     """
     if modulation == "default":
-        from neyman.modulation import Modulation  # noqa: PLC0415 (torch is an extra)
-
         modulation = Modulation.published() if variant == "published" else Modulation()
     return Strategy(
         name="dynamo",
@@ -30,3 +30,13 @@ def build(*, lower: int = 4, upper: int = 32, variant: str = "sqrt", modulation:
         belief=beliefs.Counts(discount=1.0, fade=1.0),
         modulation=modulation,
     )
+
+
+PRESET = Preset(
+    name="dynamo",
+    build=build,
+    place=30,
+    parts=("in order", "counts", "by standard deviation", "none"),
+    source="arXiv 2602.19208",
+    small={"lower": 2, "upper": 64},
+)

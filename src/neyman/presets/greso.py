@@ -6,6 +6,7 @@ Source: GRESO, arXiv 2506.02177.
 from __future__ import annotations
 
 from neyman import beliefs, rules
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -38,3 +39,13 @@ def build(
         belief=beliefs.Streaks(target=target, rate=rate, floor=floor, easy=easy, hard=hard, fade=fade),
         close="fixed_train",
     )
+
+
+PRESET = Preset(
+    name="greso",
+    build=build,
+    place=120,
+    parts=("in order, runs of uniform groups passed over", "streaks", "full groups", "when complete"),
+    source="arXiv 2506.02177",
+    small={"group_size": 4},
+)

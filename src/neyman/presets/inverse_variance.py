@@ -5,37 +5,16 @@ Source: baseline "inverse variance" of VIP, arXiv 2602.01601.
 
 from __future__ import annotations
 
-from neyman.beliefs import Belief
+from functools import partial
+
 from neyman.presets._inverse import inverse
-from neyman.strategy import Strategy
+from neyman.presets._preset import Preset
 
-
-def build(
-    *,
-    lower: int = 4,
-    upper: int = 32,
-    epsilon: float = 0.01,
-    belief: Belief | None = None,
-    variant: str = "exact",
-    estimator: str = "rloo",
-) -> Strategy:
-    """Return `inverse-variance`.
-
-    Args:
-        lower: fewest rollouts per prompt.
-        upper: most rollouts per prompt.
-        epsilon: keeps the weight of a settled prompt finite.
-        belief: what is thought of each prompt; None takes the default.
-        variant: "exact" weighs by the posterior E[p(1-p)]; "published" by m (1-m) of the paper's Gaussian process
-            (its row GP + InvVar).
-        estimator: how advantages are computed.
-    """
-    return inverse(
-        "variance",
-        lower=lower,
-        upper=upper,
-        epsilon=epsilon,
-        belief=belief,
-        variant=variant,
-        estimator=estimator,
-    )
+PRESET = Preset(
+    name="inverse-variance",
+    build=partial(inverse, "variance"),
+    place=150,
+    parts=("in order", "default", "1 / (p(1-p) + e)", "none"),
+    source="baseline there",
+    small={"lower": 2, "upper": 64},
+)

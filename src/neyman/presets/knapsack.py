@@ -6,6 +6,7 @@ Source: Knapsack-RL, arXiv 2509.25849 (ICML 2026).
 from __future__ import annotations
 
 from neyman import beliefs, rules
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -30,3 +31,13 @@ def build(
         allocate=rules.Knapsack(lower, upper, cost, confidence),
         belief=beliefs.Counts(discount=0.0, fade=1.0),
     )
+
+
+PRESET = Preset(
+    name="knapsack",
+    build=build,
+    place=180,
+    parts=("in order", "last visit", "by value of a mixed group", "none"),
+    source="arXiv 2509.25849",
+    small={"upper": 64},
+)

@@ -6,6 +6,7 @@ Source: MoPPS, arXiv 2507.04632.
 from __future__ import annotations
 
 from neyman import beliefs, rules
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -38,3 +39,14 @@ def build(
         allocate=rules.Each(group_size),
         belief=beliefs.Counts(discount=discount, fade=fade, prior=(1.0, 1.0)),
     )
+
+
+PRESET = Preset(
+    name="mopps",
+    build=build,
+    place=50,
+    parts=("drawn rate nearest to 1/2", "discounted Beta", "the same", "none"),
+    source="arXiv 2507.04632",
+    # Evidence fades by a hundredth a step, so a settled prompt looks open again after some hundred steps.
+    exceptions={"any": {"retest_within": 600}},
+)

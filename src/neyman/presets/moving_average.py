@@ -8,6 +8,7 @@ from __future__ import annotations
 from neyman import beliefs, rules
 from neyman._checks import real
 from neyman.presets._objective import objective
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 _NOTHING = 1e-6  # pseudo-rollouts behind the mean of a prompt that was seen
@@ -45,3 +46,13 @@ def build(
         belief=beliefs.Counts(discount=keep, fade=1.0, prior="pool", strength=_NOTHING),
         estimator=estimator,
     )
+
+
+PRESET = Preset(
+    name="moving-average",
+    build=build,
+    place=170,
+    parts=("in order", "moving average", "as vip", "none"),
+    source="baseline there",
+    small={"lower": 2, "upper": 64},
+)

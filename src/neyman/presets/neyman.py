@@ -11,6 +11,7 @@ from __future__ import annotations
 from neyman import beliefs, rules
 from neyman.beliefs import Belief
 from neyman.presets._objective import objective
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -63,3 +64,13 @@ def build(
         prompts=prompts,
         estimator=estimator,
     )
+
+
+PRESET = Preset(
+    name="neyman",
+    build=build,
+    place=210,
+    parts=("most promising, none lost", "default", "by marginal value", "by worth"),
+    source="ours",
+    small={"upper": 64},
+)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from neyman import beliefs, rules
 from neyman.errors import ArgumentError
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -43,3 +44,18 @@ def build(
         verdict=rules.Screen(pilot, lower=pass_lower, upper=pass_upper),
         close="fixed_train",
     )
+
+
+PRESET = Preset(
+    name="pilot-commit",
+    build=build,
+    place=100,
+    parts=(
+        "those not at rest",
+        "last visit",
+        "full groups within a band of pass rates",
+        "the pilot is in the band",
+    ),
+    source="arXiv 2605.26606",
+    small={"pilot": 4, "commit": 4},
+)

@@ -6,6 +6,7 @@ Source: the rule as SkyRL has it (``dynamic_sampling.type=replace``), after POLA
 from __future__ import annotations
 
 from neyman import rules
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -20,3 +21,12 @@ def build(*, group_size: int | None = None, replace_above: float = 0.3) -> Strat
     return Strategy(
         name="polaris", allocate=rules.Each(group_size), dead_groups="replace", replace_above=replace_above
     )
+
+
+PRESET = Preset(
+    name="polaris",
+    build=build,
+    place=60,
+    parts=("in order", "none", "the same; groups with signal stand for those without", "none"),
+    source="SkyRL, after POLARIS",
+)

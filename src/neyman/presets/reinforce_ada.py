@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from neyman import rules
 from neyman._checks import choice
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -38,3 +39,13 @@ def build(
         baseline="group",
         estimator="dr_grpo",
     )
+
+
+PRESET = Preset(
+    name="reinforce-ada",
+    build=build,
+    place=80,
+    parts=("in order", "none", "rounds; a balanced part trains", "one is right, or enough of both"),
+    source="arXiv 2510.04996",
+    small={"step": 3, "most": 8, "rows": 4},
+)

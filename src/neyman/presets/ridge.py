@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from neyman import beliefs, rules
 from neyman.presets._objective import objective
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -38,3 +39,13 @@ def build(
         belief=beliefs.Ridge(penalty=penalty, memory=memory),
         estimator=estimator,
     )
+
+
+PRESET = Preset(
+    name="ridge",
+    build=build,
+    place=160,
+    parts=("in order", "ridge regression", "as vip", "none"),
+    source="baseline there",
+    small={"lower": 2, "upper": 64},
+)

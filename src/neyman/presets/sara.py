@@ -9,6 +9,7 @@ from neyman import beliefs, rules
 from neyman._checks import choice
 from neyman.beliefs import Belief
 from neyman.presets import dps, mopps
+from neyman.presets._preset import Preset
 from neyman.rules import Select
 from neyman.strategy import Strategy
 
@@ -67,3 +68,13 @@ def _ordered(order: str, group_size: int | None) -> tuple[Select, Belief]:
     build = dps.build if order == "dps" else mopps.build
     base: Strategy = build(group_size=group_size)
     return base.select, base.belief
+
+
+PRESET = Preset(
+    name="sara",
+    build=build,
+    place=20,
+    parts=("in order", "counts", "full groups", "early"),
+    source="arXiv 2607.26253",
+    small={"group_size": 4},
+)

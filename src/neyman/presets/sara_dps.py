@@ -1,32 +1,24 @@
-"""SARA's verdicts over DPS's order of prompts.
+"""SARA's verdicts over DPS's order of prompts; the options are those of `sara` but for the order.
 
 Source: SARA, arXiv 2607.26253, which reports its verdicts over this order.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from neyman.presets import sara
-from neyman.strategy import Strategy
+from neyman.presets._preset import Preset
 
+# DPS breaks ties between equal beliefs by draws that are keyed by prompt.
+_BY_KEY = {"by_name": "ties and draws are keyed by prompt"}
 
-def build(
-    *,
-    group_size: int | None = None,
-    threshold: float = 0.45,
-    schedule: tuple[int, ...] | None = None,
-    min_probe: int = 2,
-    after_commit: str = "complete",
-    speculate: bool = False,
-    variant: str = "calibrated",
-) -> Strategy:
-    """Return `sara+dps`; the options are those of `sara`."""
-    return sara.build(
-        group_size=group_size,
-        threshold=threshold,
-        schedule=schedule,
-        min_probe=min_probe,
-        after_commit=after_commit,
-        speculate=speculate,
-        order="dps",
-        variant=variant,
-    )
+PRESET = Preset(
+    name="sara+dps",
+    build=partial(sara.build, order="dps"),
+    place=190,
+    parts=("as dps", "as dps", "full groups", "early"),
+    source="arXiv 2607.26253",
+    small={"group_size": 4, "schedule": (2,)},
+    exceptions={"fixed_spend": _BY_KEY, "streaming": _BY_KEY},
+)

@@ -6,6 +6,7 @@ Source: SPEED-RL, arXiv 2506.09016.
 from __future__ import annotations
 
 from neyman import rules
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -21,3 +22,13 @@ def build(*, screen: int = 4, then: int | None = None) -> Strategy:
     return Strategy(
         name="speed", allocate=rules.Each(size), verdict=rules.Screen(screen), close="fixed_train"
     )
+
+
+PRESET = Preset(
+    name="speed",
+    build=build,
+    place=70,
+    parts=("in order", "none", "full groups, once mixed", "the screening is mixed"),
+    source="arXiv 2506.09016",
+    small={"screen": 2, "then": 2},
+)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from neyman import beliefs, rules
 from neyman.beliefs import Belief
 from neyman.presets._objective import objective
+from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
 
@@ -44,3 +45,13 @@ def build(
         belief=beliefs.for_variant(variant) if belief is None else belief,
         estimator=estimator,
     )
+
+
+PRESET = Preset(
+    name="vip",
+    build=build,
+    place=10,
+    parts=("in order", "default", "least gradient variance", "none"),
+    source="arXiv 2602.01601",
+    small={"lower": 2, "upper": 64},
+)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from inspect import signature
 from typing import Any
 
 from neyman._checks import integer
 from neyman.controller import Controller
-from neyman.errors import ArgumentError, RunFailedError
-from neyman.presets import PRESETS, preset
-from neyman.presets._options import parse_options
+from neyman.errors import RunFailedError
+from neyman.presets import strategy_by_name
 from neyman.randomness import keyed_rng
 from neyman.replay._account import Account
 from neyman.replay._clock import Clock
@@ -22,7 +20,7 @@ from neyman.strategy import Strategy
 
 
 def strategy_for(name: str, settings: Settings) -> Strategy:
-    """Return a preset for groups of k: of that size where it takes one, else with lower <= k and upper >= 4 k.
+    """Return a preset for groups of k: of that size where it takes one, else with bounds that leave a choice around k.
 
     Args:
         name: of a preset, with options behind colons where its defaults are not meant: "sara:variant=published".
@@ -31,20 +29,14 @@ def strategy_for(name: str, settings: Settings) -> Strategy:
     Raises:
         ArgumentError: an unknown name or option.
     """
-    base, *words = name.split(":")
-    if base not in PRESETS:
-        raise ArgumentError(f"a strategy must be one of {', '.join(PRESETS)}, got {base!r}")
-    k, known = settings.group_size, signature(PRESETS[base]).parameters
-    options: dict[str, Any] = {"modulation": None}  # token factors change no rollout
-    if "group_size" in known:
-        options["group_size"] = k
-    lower = known["lower"].default if "lower" in known else None
-    if isinstance(lower, int) and lower > k:
-        options["lower"] = k
-    upper = known["upper"].default if "upper" in known else None
-    if isinstance(upper, int) and upper < 4 * k:
-        options["upper"] = 4 * k
-    return preset(base, **{**options, **parse_options(words)})
+    return strategy_by_name(
+        name,
+        group_size=settings.group_size,
+        # Token factors change no rollout, and are left out.
+        defaults={"group_size": settings.group_size, "modulation": None},
+        functions=False,
+        words=True,
+    )
 
 
 def replay_strategy(

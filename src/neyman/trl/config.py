@@ -9,7 +9,7 @@ from trl import GRPOConfig, RLOOConfig
 
 from neyman._files.json import loads
 from neyman.errors import ArgumentError
-from neyman.presets import preset
+from neyman.presets import PRESETS, strategy_by_name
 from neyman.strategy import Strategy
 
 
@@ -19,9 +19,7 @@ class _Settings:
 
     strategy: str = field(
         default="uniform",
-        metadata={
-            "help": "Preset that allocates rollouts: uniform, vip, sara, dynamo, dynamic-sampling or neyman."
-        },
+        metadata={"help": f"How rollouts are allocated: {', '.join(PRESETS)}, or package.module:function."},
     )
     strategy_options: str = field(
         default="{}", metadata={"help": 'Options of the preset as JSON, e.g. \'{"lower": 4, "upper": 32}\'.'}
@@ -50,7 +48,12 @@ class _Settings:
             ) from error
         if not isinstance(options, dict):
             raise ArgumentError(f"strategy_options must be a JSON object, got {self.strategy_options!r}")
-        return preset(self.strategy, **options)
+        return strategy_by_name(
+            self.strategy,
+            options,
+            group_size=self.num_generations,  # type: ignore[attr-defined]
+            options_field="strategy_options",
+        )
 
     def trainer_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments for the adaptive trainer."""

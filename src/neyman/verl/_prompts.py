@@ -11,8 +11,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from neyman.beliefs import Belief
+from neyman.presets import imported
 from neyman.randomness import fingerprint
-from neyman.verl._settings import function
 
 NUMBER = "neyman_number"
 
@@ -112,7 +112,7 @@ class Prompts:
             return
         from neyman.beliefs.embeddings import prompt_features  # noqa: PLC0415 (an extra)
 
-        model = function("neyman.features", features) if ":" in features else features
+        model = imported("neyman.features", features) if ":" in features else features
         belief.register(list(self.ids), prompt_features(self.texts(), model=model))
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any
 
 from neyman._checks import integer, real
 from neyman.errors import ArgumentError
-from neyman.presets import PRESETS, preset
-from neyman.presets._named import imported
+from neyman.presets import strategy_by_name
 from neyman.strategy import Strategy
 
 
@@ -97,54 +96,16 @@ class Settings:
             )
         return cls(**{str(name): value for name, value in values.items()})
 
-    def build_strategy(self) -> Strategy:
-        """Make the strategy.
+    def build_strategy(self, group_size: int | None = None) -> Strategy:
+        """Make the strategy, with bounds that fit the average rollouts per prompt.
 
         Raises:
             ArgumentError: no such preset or function, options that it does not take, or no strategy came of it.
         """
-        name, _, rest = self.strategy.partition(":")
-        if name in PRESETS and rest:
-            raise ArgumentError(
-                f"neyman.strategy={self.strategy} has options behind the name, as replays take them; here they go "
-                f"below neyman.options: +neyman.strategy={name} '+neyman.options={{...}}'"
-            )
-        if not rest:
-            if name not in PRESETS:
-                meant = get_close_matches(name, PRESETS, n=1)
-                raise ArgumentError(
-                    f"neyman.strategy must be one of {', '.join(PRESETS)}, or package.module:function, got "
-                    f"{self.strategy!r}" + (f"; did you mean {meant[0]}?" if meant else "")
-                )
-            try:
-                return preset(name, **self.options)
-            except ArgumentError as error:
-                raise type(error)(f"neyman.options {dict(self.options)} of {name}: {error}") from error
-        try:
-            made = function("neyman.strategy", self.strategy)(**self.options)
-        except TypeError as error:
-            raise ArgumentError(
-                f"neyman.strategy={self.strategy} does not take neyman.options {sorted(map(str, self.options))}: "
-                f"{error}"
-            ) from error
-        if not isinstance(made, Strategy):
-            raise ArgumentError(
-                f"neyman.strategy={self.strategy} must return a neyman.Strategy, got {made!r:.80}"
-            )
-        return made
-
-
-def function(field: str, path: str) -> Callable[..., Any]:
-    """Return the function that a setting names.
-
-    Args:
-        field: the setting, for the error.
-        path: ``package.module:function``.
-
-    Raises:
-        ArgumentError: there is none, or it is no function.
-    """
-    found = imported(field, path)
-    if not callable(found):
-        raise ArgumentError(f"{field}={path} must be a function, got {found!r:.80}")
-    return cast("Callable[..., Any]", found)
+        return strategy_by_name(
+            self.strategy,
+            self.options,
+            group_size=group_size,
+            field="neyman.strategy",
+            options_field="++neyman.options",
+        )

@@ -83,7 +83,8 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
         super()._init_dataloader()
         self.train_dataloader = numbered(self.train_dataloader)  # type: ignore[has-type]
         self._prompts = Prompts(self.train_dataset)
-        strategy = self._settings.build_strategy().with_options(estimator=estimator_of(config))
+        strategy = self._settings.build_strategy(group_size=int(config.actor_rollout_ref.rollout.n))
+        strategy = strategy.with_options(estimator=estimator_of(config))
         self._aggregation = aggregation_of(config)
         budget = budget_of(strategy, self._settings.max_rollouts, rows_of(config))
         check_strategy_fits(config, strategy, self._prompts.ids, budget, self._aggregation)
