@@ -216,7 +216,7 @@ def test_an_interrupted_replay_ends_its_processes_and_the_same_command_goes_on(t
     log.write_text("id,visit,successes,trials\n" + "\n".join(rows) + "\n")
     out = tmp_path / "out"
     command = [
-        sys.executable, "-m", "neyman.cli", "replay", str(log), "--strategies", "uniform", "--seeds", "8",
+        sys.executable, "-m", "neyman", "replay", str(log), "--strategies", "uniform", "--seeds", "8",
         "--jobs", "2", "--out", str(out),
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
