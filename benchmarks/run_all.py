@@ -34,19 +34,19 @@ def measure(data: str | None, demo: Path) -> None:
             str(RESULTS / "gradient_variance.json"),
         ],
         [sys.executable, str(HERE / "gradient_bias.py"), "--out", str(RESULTS / "gradient_bias.json")],
-        [sys.executable, "-m", "neyman.cli", "demo", "--out", str(demo)],
+        [sys.executable, "-m", "neyman", "demo", "--out", str(demo)],
     ]
     for name, (_, words) in VARIANTS.items():
-        commands.append([sys.executable, "-m", "neyman.cli", *words, "--out", str(demo.parent / name)])
+        commands.append([sys.executable, "-m", "neyman", *words, "--out", str(demo.parent / name)])
     for name, words in LABS.items():
         commands.append(
-            [sys.executable, "-m", "neyman.cli", "compare", *words, "--out", str(demo.parent / name)]
+            [sys.executable, "-m", "neyman", "compare", *words, "--out", str(demo.parent / name)]
         )
     if data:
         trace = str(Path(data) / "dsr_sub_trace.parquet")
         for name, words in REPLAYS.items():
             out = str(demo.parent / name)
-            commands.append([sys.executable, "-m", "neyman.cli", "replay", trace, *words, "--out", out])
+            commands.append([sys.executable, "-m", "neyman", "replay", trace, *words, "--out", out])
         out = str(RESULTS / "beliefs.json")
         commands.append([sys.executable, str(HERE / "beliefs.py"), "--data", data, "--out", out])
     claims = [sys.executable, str(HERE / "claims.py")]

@@ -58,14 +58,14 @@ def environment(**more):
 
 
 def neyman(*words, **more):
-    command = [sys.executable, "-m", "neyman.cli", *map(str, words)]
+    command = [sys.executable, "-m", "neyman", *map(str, words)]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=500, check=False, env=environment(**more)
     )
 
 
 def start(*words):
-    command = [sys.executable, "-m", "neyman.cli", *map(str, words)]
+    command = [sys.executable, "-m", "neyman", *map(str, words)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment()
     )
