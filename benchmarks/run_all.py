@@ -39,9 +39,7 @@ def measure(data: str | None, demo: Path) -> None:
     for name, (_, words) in VARIANTS.items():
         commands.append([sys.executable, "-m", "neyman", *words, "--out", str(demo.parent / name)])
     for name, words in LABS.items():
-        commands.append(
-            [sys.executable, "-m", "neyman", "compare", *words, "--out", str(demo.parent / name)]
-        )
+        commands.append([sys.executable, "-m", "neyman", "compare", *words, "--out", str(demo.parent / name)])
     if data:
         trace = str(Path(data) / "dsr_sub_trace.parquet")
         for name, words in REPLAYS.items():

@@ -15,6 +15,7 @@ from neyman.step._close import close_batch
 from neyman.step._engine import Engine
 from neyman.step._parse import parse_outcomes, version, whole
 from neyman.step._restore import readable, restored, state_of
+from neyman.step._state import StepState
 from neyman.step.batch import Batch
 from neyman.step.ledger import Fate, Ledger, Work
 from neyman.step.messages import Budget, Cancel, GroupReport, Outcome, Request
@@ -110,12 +111,14 @@ class Controller:
                 "weigh by their tokens; use 'equal'"
             )
         self._engine = Engine(
-            strategy.with_options(belief=copy.deepcopy(strategy.belief)),
-            budget,
-            train_rows=train_rows,
-            pool=None if pool is None else Pool(pool, seed=integer("seed", seed)),
-            seed=integer("seed", seed),
-            retries=_retries(retries),
+            StepState(
+                strategy.with_options(belief=copy.deepcopy(strategy.belief)),
+                budget,
+                train_rows=train_rows,
+                pool=None if pool is None else Pool(pool, seed=integer("seed", seed)),
+                seed=integer("seed", seed),
+                retries=_retries(retries),
+            )
         )
         self._late: dict[int, PromptId] = {}
         self._is_open = False

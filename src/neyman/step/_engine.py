@@ -13,9 +13,7 @@ from neyman.step._planner import PLANNED, Planner
 from neyman.step._request import requests, token_room
 from neyman.step._state import StepState
 from neyman.step._waves import Waves
-from neyman.step.messages import Budget, Reason, Request
-from neyman.step.pool import Pool
-from neyman.strategy import Strategy
+from neyman.step.messages import Reason, Request
 
 
 @final
@@ -23,26 +21,12 @@ class Engine:
     """A step's state and its planner; `neyman.Controller` guards the order of the calls.
 
     Args:
-        strategy: the strategy, with a belief of its own; its verdict decides the planner.
-        budget: the most that may be generated in a step.
-        train_rows: rows the optimiser must get, or None.
-        pool: all prompts that the strategy may draw, or None.
-        seed: keys all randomness.
-        retries: re-draws of failed rollouts per step, as a share of the budget.
+        state: a step without groups; the verdict of its strategy decides the planner.
     """
 
-    def __init__(
-        self,
-        strategy: Strategy,
-        budget: Budget,
-        *,
-        train_rows: int | None,
-        pool: Pool | None,
-        seed: int,
-        retries: float,
-    ) -> None:
-        self.state = StepState(strategy, budget, train_rows=train_rows, pool=pool, seed=seed, retries=retries)
-        self.planner: Planner = AtOnce(self.state) if strategy.verdict is None else Waves(self.state)
+    def __init__(self, state: StepState) -> None:
+        self.state = state
+        self.planner: Planner = AtOnce(state) if state.strategy.verdict is None else Waves(state)
 
     @property
     def is_done(self) -> bool:

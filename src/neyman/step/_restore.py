@@ -60,12 +60,14 @@ def restored(old: Engine, state: Mapping[str, Any]) -> tuple[Engine, dict[int, P
         if pool is not None:
             pool.load_state_dict(state["pool"])
         engine = Engine(
-            before.strategy,
-            before.budget,
-            train_rows=before.train_rows,
-            pool=pool,
-            seed=seed,
-            retries=before.retry_share,
+            StepState(
+                before.strategy,
+                before.budget,
+                train_rows=before.train_rows,
+                pool=pool,
+                seed=seed,
+                retries=before.retry_share,
+            )
         )
         engine.state.load_state_dict(state)
         is_open = state["open"] is not None

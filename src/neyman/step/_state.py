@@ -43,7 +43,13 @@ class StepState:
     A slot of a group is planned, out, valid or missing. Planning a slot spends the budget; handing it out does not, so
     whatever is planned can always be handed out.
 
-    Args: those of `neyman.step._engine.Engine`.
+    Args:
+        strategy: the strategy, with a belief of its own.
+        budget: the most that may be generated in a step.
+        train_rows: rows the optimiser must get, or None.
+        pool: all prompts that the strategy may draw, or None.
+        seed: keys all randomness.
+        retries: re-draws of failed rollouts per step, as a share of the budget.
     """
 
     def __init__(
@@ -165,15 +171,9 @@ class StepState:
         reason: Reason,
         looks: tuple[int, ...] = (),
     ) -> None:
-        """Open groups and plan their first slots as far as the budget goes.
+        """Open groups of ``sizes`` slots and plan the first ``lengths`` of them as far as the budget goes.
 
-        Args:
-            ids: prompts that are not open yet.
-            moments: mean and variance of their success rates, by the belief.
-            sizes: slots of each complete group.
-            lengths: slots of each that are planned now; a group without any stays closed.
-            reason: why.
-            looks: prefix lengths at which a verdict is taken; none commits the groups at once.
+        Without ``looks``, the prefix lengths at which a verdict is taken, groups are committed at once.
         """
         mean, variance = moments
         a, b = beliefs.match_beta(mean, variance)
