@@ -1,9 +1,8 @@
-"""Strategies compared over seeds, each at its best setting: the figures of ``neyman compare``, from plain runs."""
+"""Figures of a comparison: strategies over seeds, each at its best setting, from the runs of ``neyman compare``."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from neyman._checks import FloatP, IntP
 from neyman.errors import ArgumentError
-from neyman.report._stats import Interval, accuracy_curve, mean_interval, paired_difference, value_at
+from neyman.report._stats import (
+    Interval,
+    accuracy_curve,
+    cost_at,
+    isotonic,
+    known,
+    mean_interval,
+    paired_difference,
+    value_at,
+)
 
 Setting = tuple[float, int]  # learning rate, group size
 Runs = Mapping[Setting, Mapping[int, Mapping[str, Any]]]
 _POINTS = 33
-_ROUNDING = 1e-12  # a curve reaches its own last point, whatever the sums' order
 _ALL_RESAMPLES, _RESAMPLES, _ALL_FLIPS = 5, 10_000, 14
 
 
@@ -29,7 +36,7 @@ class Arm:
 
     Attributes:
         name: the strategy.
-        settings: what each seed is reported at, chosen without that seed.
+        settings: the setting that each seed is reported at, chosen without that seed.
         runs: the run of each seed.
         curves: accuracy over the common grid of rollouts, [seeds, points].
         table: every setting with its final accuracy over the seeds.
@@ -146,50 +153,8 @@ def _arm(name: str, runs: Runs, seeds: tuple[int, ...], grid: FloatP) -> Arm:
     )
 
 
-def monotone(curves: FloatP) -> FloatP:
-    """Return the non-decreasing curve nearest to each row in squares.
-
-    ``max over j <= i of min over k >= i of mean(y_j .. y_k)``, the same as pooling adjacent violators.
-
-    Args:
-        curves: [rows, points].
-
-    Cost: O(rows x points^2), in NumPy.
-
-    >>> monotone(np.array([[0.0, 3.0, 1.0, 4.0]]))
-    array([[0., 2., 2., 4.]])
-    """
-    points = curves.shape[1]
-    total = np.concatenate([np.zeros((len(curves), 1)), curves.cumsum(axis=1)], axis=1)
-    start, end = np.indices((points, points))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = (total[:, None, 1:] - total[:, :-1, None]) / (end - start + 1)
-    mean[:, end < start] = np.inf
-    least = np.minimum.accumulate(mean[:, :, ::-1], axis=2)[:, :, ::-1]  # over k >= i
-    least[:, end < start] = -np.inf
-    fit: FloatP = least.max(axis=1)
-    return fit
-
-
-def cost_at(grid: FloatP, curves: FloatP, target: FloatP) -> FloatP:
-    """Return where each non-decreasing curve reaches its target, linear in between; infinite where it never does.
-
-    Args:
-        grid: costs, [points].
-        curves: [rows, points].
-        target: [rows].
-    """
-    reached = curves >= target[:, None] - _ROUNDING
-    i = reached.argmax(axis=1)
-    row, before = np.arange(len(curves)), np.maximum(i - 1, 0)
-    rise = curves[row, i] - curves[row, before]
-    share = np.where(rise > 0.0, (target - curves[row, before]) / np.where(rise > 0.0, rise, 1.0), 1.0)
-    cost = grid[before] + np.clip(share, 0.0, 1.0) * (grid[i] - grid[before])
-    return np.where(reached.any(axis=1), cost, np.inf)
-
-
 def resamples(seeds: int) -> FloatP:
-    """Return the weights of seeds in bootstrap resamples, [resamples, seeds]; the first row is the sample itself."""
+    """Weights of seeds in bootstrap resamples, [resamples, seeds]; the first row is the sample itself."""
     if seeds <= _ALL_RESAMPLES:
         picks: IntP = np.array(list(itertools.product(range(seeds), repeat=seeds)), dtype=np.int64)
     else:
@@ -199,7 +164,7 @@ def resamples(seeds: int) -> FloatP:
 
 
 def flip_test(differences: ArrayLike) -> float:
-    """Return the two-sided p-value of paired differences when each could as well have the other sign.
+    """Two-sided p-value of paired differences, each of which could as well have the other sign.
 
     Guarantee: exact where differences are symmetric about 0 under the null; with n seeds it is at least 2^(1-n).
 
@@ -215,9 +180,9 @@ def flip_test(differences: ArrayLike) -> float:
 
 
 def summarise_regime(regime: Regime) -> dict[str, Any]:
-    """Return a regime's figures, JSON-safe: unknown numbers are None."""
+    """Return the figures of a regime, JSON-safe: unknown numbers are None."""
     weights = resamples(len(regime.seeds))
-    curves = {name: monotone(weights @ arm.curves) for name, arm in regime.arms.items()}
+    curves = {name: isotonic(weights @ arm.curves) for name, arm in regime.arms.items()}
     final = {name: weights @ arm.curves[:, -1] for name, arm in regime.arms.items()}
     return {
         "reference": regime.reference,
@@ -240,20 +205,20 @@ def _figures(
     saved = captured = None
     if regime.oracle is not None:
         target = final[regime.reference]
-        c = {
-            n: np.minimum(cost_at(regime.grid, curves[n], target), budget)
-            for n in (regime.reference, regime.oracle)
-        }
-        ours = np.minimum(costs[regime.reference], budget)
-        saved = _share(c[regime.reference] - ours, c[regime.reference] - c[regime.oracle])
+        # A strategy that never gets there has needed the whole budget: no saving.
+        ours, base, ceiling = (
+            np.minimum(cost_at(regime.grid, curves[n], target), budget)
+            for n in (name, regime.reference, regime.oracle)
+        )
+        saved = _share(base - ours, base - ceiling)
         captured = _share(final[name] - target, final[regime.oracle] - target)
     return {
-        "final_accuracy": _interval(mean_interval(list(own.values())).within(0.0, 1.0)),
+        "final_accuracy": mean_interval(list(own.values())).within(0.0, 1.0).as_dict(),
         "final_accuracy_by_seed": {str(seed): value for seed, value in own.items()},
         "difference_to_reference": _paired(
             own, dict(zip(regime.seeds, reference.curves[:, -1].tolist(), strict=True))
         ),
-        "accuracy_at_equal_tokens": _interval(mean_interval(list(at_tokens.values())).within(0.0, 1.0)),
+        "accuracy_at_equal_tokens": mean_interval(list(at_tokens.values())).within(0.0, 1.0).as_dict(),
         "difference_at_equal_tokens": _paired(at_tokens, theirs),
         "rollouts_to_reference": _cost(costs[regime.reference], budget),
         "share_of_reference_rollouts": _cost(costs[regime.reference] / budget, 1.0),
@@ -262,12 +227,12 @@ def _figures(
         "oracle_gain_captured": captured,
         "setting": _setting(Counter(arm.settings).most_common(1)[0][0]),
         "setting_by_seed": {str(s): _setting(x) for s, x in zip(regime.seeds, arm.settings, strict=True)},
-        "settings": [{**_setting(s), "final_accuracy": _interval(i)} for s, i in arm.table],
-        "effective_groups_per_step": _interval(mean_interval(_per_run(arm, "effective_groups"))),
-        "gradient_norm": _interval(mean_interval(_per_run(arm, "gradient_norm"))),
-        "policy_entropy": _interval(mean_interval(_per_run(arm, "entropy"))),
-        "coverage": _interval(mean_interval([run["steps"]["coverage"][-1] for run in arm.runs])),
-        "steps": _interval(mean_interval([float(len(run["steps"]["rows"])) for run in arm.runs])),
+        "settings": [{**_setting(s), "final_accuracy": i.as_dict()} for s, i in arm.table],
+        "effective_groups_per_step": mean_interval(_per_run(arm, "effective_groups")).as_dict(),
+        "gradient_norm": mean_interval(_per_run(arm, "gradient_norm")).as_dict(),
+        "policy_entropy": mean_interval(_per_run(arm, "entropy")).as_dict(),
+        "coverage": mean_interval([run["steps"]["coverage"][-1] for run in arm.runs]).as_dict(),
+        "steps": mean_interval([float(len(run["steps"]["rows"])) for run in arm.runs]).as_dict(),
         "curve": {"rollouts": mean.x.tolist(), "accuracy": mean.mean.tolist()},
     }
 
@@ -286,9 +251,9 @@ def _paired(ours: dict[int, float], reference: dict[int, float]) -> dict[str, An
     assert paired is not None  # a regime's strategies share their seeds
     low, high = paired.bootstrap
     return {
-        **_interval(paired.interval),
-        "bootstrap_low": _known(low),
-        "bootstrap_high": _known(high),
+        **paired.interval.as_dict(),
+        "bootstrap_low": known(low),
+        "bootstrap_high": known(high),
         "p_value": flip_test(paired.differences) if len(paired.seeds) > 1 else None,
         "wins": int((paired.differences > 0.0).sum()),
         "seeds": len(paired.seeds),
@@ -296,7 +261,7 @@ def _paired(ours: dict[int, float], reference: dict[int, float]) -> dict[str, An
 
 
 def _cost(costs: FloatP, budget: float) -> dict[str, Any]:
-    """Return the sample's cost with the bootstrap's interval; beyond the budget it is a bound, without interval."""
+    """Cost of the sample with the bootstrap's interval; beyond the budget it is a bound, without interval."""
     if not np.isfinite(costs[0]):
         return {"mean": budget, "low": None, "high": None, "censored": True}
     low, high = _quantiles(costs[1:])
@@ -304,7 +269,7 @@ def _cost(costs: FloatP, budget: float) -> dict[str, Any]:
 
 
 def _share(part: FloatP, whole: FloatP) -> dict[str, Any]:
-    """Return part over whole with the bootstrap's interval; none where the whole is not clearly above 0."""
+    """Part over whole with the bootstrap's interval; none where the whole is not clearly above 0."""
     if whole[0] <= 0.0:
         return {"mean": None, "low": None, "high": None}
     mean = float(part[0] / whole[0])
@@ -318,17 +283,7 @@ def _quantiles(values: FloatP) -> tuple[float | None, float | None]:
     if len(values) < 2 or not np.ptp(np.where(np.isfinite(values), values, 0.0)) > 0.0:
         return None, None
     low, high = np.quantile(values, [0.025, 0.975], method="inverted_cdf")
-    return _known(float(low)), _known(float(high))
-
-
-def _interval(interval: Interval) -> dict[str, Any]:
-    known = interval.is_known
-    low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
-    return {"mean": _known(interval.mean), "low": _known(low), "high": _known(high)}
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return known(float(low)), known(float(high))
 
 
 def _setting(setting: Setting) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The pictures: each function takes data and an Axes and returns the Axes; none shows or changes settings."""
+"""Drawing functions: each takes data and an Axes and returns the Axes; none shows or changes settings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neyman._checks import FloatP, IntP
-from neyman.report._groups import Allocation, Calibration
+from neyman.report._calibration import CalibrationBins
+from neyman.report._format import shorten, visible
+from neyman.report._groups import Allocation
 from neyman.report._looks import GRID, INK, MUTED, PAPER, Look, fate_colour, fate_order, fate_words
-from neyman.report._markup import plain, shorten
 from neyman.report._series import Series
 from neyman.report._stats import Curve
 
@@ -93,23 +94,17 @@ def draw_series(
     return _dress(axes, x_label="step", y_label=y_label, percent="y" if is_share else "")
 
 
-def draw_calibration(axes: Axes, calibrations: Mapping[str, Calibration], looks: Mapping[str, Look]) -> Axes:
+def draw_calibration(
+    axes: Axes, calibrations: Mapping[str, CalibrationBins], looks: Mapping[str, Look]
+) -> Axes:
     """Draw realised against predicted success; on the diagonal a predictor is right."""
     axes.plot([0, 1], [0, 1], color=MUTED.light, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
     for name, one in calibrations.items():
         known = one.trials > 0
         x, y = one.predicted[known], one.realised[known]
         errors = np.maximum([y - one.low[known], one.high[known] - y], 0.0)
-        axes.errorbar(
-            x,
-            y,
-            yerr=errors,
-            fmt="none",
-            ecolor=looks[name].colour.light,
-            elinewidth=1.0,
-            alpha=0.6,
-            zorder=2,
-        )
+        colour = looks[name].colour.light
+        axes.errorbar(x, y, yerr=errors, fmt="none", ecolor=colour, elinewidth=1.0, alpha=0.6, zorder=2)
         _line(axes, x, y, looks[name], name)
     axes.set_xlim(-0.03, 1.03)
     axes.set_ylim(-0.03, 1.03)
@@ -117,7 +112,7 @@ def draw_calibration(axes: Axes, calibrations: Mapping[str, Calibration], looks:
 
 
 def draw_fates(axes: Axes, fates: Mapping[str, Mapping[str, int]]) -> Axes:
-    """Draw where rollouts went: one bar per strategy, in shares of what was requested.
+    """Draw rollouts by fate: one bar per strategy, in shares of the rollouts requested.
 
     Args:
         axes: to draw on.
@@ -143,18 +138,81 @@ def draw_fates(axes: Axes, fates: Mapping[str, Mapping[str, int]]) -> Axes:
             label=fate_words(fate),
         )
         left += share
-    axes.set_yticks(range(len(names)), [tick(name) for name in names], parse_math=False)
-    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0.0, 1.0)
     _dress(axes, x_label="share of the rollouts requested", y_label="", percent="x")
     axes.grid(visible=False, axis="y")
+    return _name_rows(axes, names)
+
+
+def draw_intervals(
+    axes: Axes,
+    entries: Mapping[str, Mapping[str, float | None]],
+    looks: Mapping[str, Look],
+    *,
+    label: str,
+    mark: float | None = None,
+) -> Axes:
+    """Draw a figure of each strategy as a point with its interval.
+
+    Args:
+        axes: to draw on.
+        entries: strategy -> {"mean", "low", "high"}; the first is on top.
+        looks: strategy -> look.
+        label: the figure, with its unit.
+        mark: a value that gets a dotted line.
+
+    Returns:
+        The axes.
+    """
+    for place, (name, entry) in enumerate(entries.items()):
+        mean, low, high = (entry[key] for key in ("mean", "low", "high"))
+        if mean is None:
+            continue
+        colour = looks[name].colour.light
+        if low is not None and high is not None:
+            axes.plot([low, high], [place, place], color=colour, linewidth=2.2, zorder=2)
+        axes.plot([mean], [place], color=colour, marker=looks[name].marker, markersize=8, zorder=3)
+    if mark is not None:
+        axes.axvline(mark, color=MUTED.light, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
+    _dress(axes, x_label=label, y_label="")
+    return _name_rows(axes, list(entries))
+
+
+def draw_over_passes(
+    axes: Axes,
+    series: Mapping[str, Sequence[float | None]],
+    at: Sequence[float],
+    looks: Mapping[str, Look],
+    *,
+    label: str,
+) -> Axes:
+    """Draw a figure of each strategy over the passes of the record.
+
+    Args:
+        axes: to draw on.
+        series: strategy -> values; None is unknown.
+        at: the passes of the values.
+        looks: strategy -> look.
+        label: the figure, with its unit.
+
+    Returns:
+        The axes.
+    """
+    for name, values in series.items():
+        known = [(x, y) for x, y in zip(at, values, strict=True) if y is not None]
+        points = np.array(known, dtype=np.float64).reshape(-1, 2)
+        _line(axes, points[:, 0], points[:, 1], looks[name], name, markers=7)
+    axes.set_ylim(bottom=0.0)
+    return _dress(axes, x_label="passes over the prompts", y_label=label)
+
+
+def _name_rows(axes: Axes, names: Sequence[str]) -> Axes:
+    """Put names beside rows, the first on top; cut to the width of a picture, as tables have them whole."""
+    ticks = [shorten(visible(name), _LONGEST_TICK) for name in names]
+    axes.set_yticks(range(len(names)), ticks, parse_math=False)
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", labelcolor=INK.light, labelsize=11)
     return axes
-
-
-def tick(name: str) -> str:
-    """Return a name for an axis: its pictures are five inches wide, and the page has it whole."""
-    return shorten(plain(name), _LONGEST_TICK)
 
 
 def _line(axes: Axes, x: FloatP | IntP, y: FloatP, look: Look, name: str, markers: int | None = None) -> None:
@@ -170,7 +228,7 @@ def _line(axes: Axes, x: FloatP | IntP, y: FloatP, look: Look, name: str, marker
         markeredgewidth=0.8,
         markevery=1 if markers is None else max(1, (len(x) - 1) // (markers - 1) or 1),
         zorder=3,
-        label=plain(name).replace("$", r"\$"),
+        label=visible(name).replace("$", r"\$"),
     )
 
 

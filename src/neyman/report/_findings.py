@@ -1,4 +1,4 @@
-"""Everything the report says, computed once; the page and ``summary.json`` are two views of it."""
+"""Figures of a training's report, computed once; the page and ``summary.json`` are two views of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from neyman.errors import ArgumentError
+from neyman.report._calibration import Calibration, calibration
 from neyman.report._groups import (
     Allocation,
-    Calibration,
+    PromptSpend,
     allocation_by_predicted,
     allocation_by_realised,
-    calibration,
+    costliest_prompts,
     join_groups,
+    reasons,
 )
 from neyman.report._runs import Run
 from neyman.report._stats import (
@@ -38,7 +40,7 @@ UNSETTLED = "unsettled"
 
 @dataclass(frozen=True)
 class StrategyFindings:
-    """What one strategy did, over its seeds."""
+    """Figures of one strategy over its seeds."""
 
     strategy: str
     runs: tuple[Run, ...]
@@ -48,32 +50,40 @@ class StrategyFindings:
     reach: Reach | None  # rollouts to the reference's mean final accuracy
     curves: Mapping[str, Curve]  # cost -> accuracy curve
     effective_ratio: Interval
-    effective_per_1000: Interval  # mixed groups per 1000 rollouts, whatever became of these
+    effective_per_1000: Interval  # mixed groups per 1000 rollouts requested
     fates: Mapping[str, tuple[int, int]]  # fate -> (rollouts, tokens)
     rollouts: int
     calibration: Calibration | None
     by_predicted: Allocation | None
     by_realised: Allocation | None
+    costliest_prompts: Sequence[PromptSpend]
+    reasons: Sequence[tuple[str, str, int, int]]  # reason, outcome, groups, rollouts
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds."""
+        """Seeds of the runs."""
         return tuple(run.seed for run in self.runs)
+
+    @property
+    def fate_shares(self) -> list[tuple[str, float]]:
+        """Each fate's share of the rollouts that have one."""
+        total = sum(rollouts for rollouts, _ in self.fates.values())
+        return [(fate, rollouts / total) for fate, (rollouts, _) in self.fates.items() if rollouts]
 
 
 @dataclass(frozen=True)
 class Findings:
-    """The whole comparison.
+    """Figures of all strategies, and the differences between them.
 
     Attributes:
-        main: the strategy that the runs' settings put to the test; None where they do not say.
+        main: the strategy that the runs' settings put to the test; None where they name none.
         reference: the strategy that others are compared with.
         strategies: the reference first, then by name.
         common: cost -> the smallest total over all runs; NaN where a run has none.
         target: the reference's mean final accuracy; NaN without a reference.
-        duels: (one, other) -> difference in final accuracy at equal rollouts, every pair of strategies,
-            at the level that makes all of them hold together (Bonferroni).
-        duel_level: that level.
+        pairwise: (one, other) -> difference in final accuracy at equal rollouts, for every pair of strategies,
+            at the level at which all intervals hold together (Bonferroni).
+        pairwise_level: that level.
         notes: what limits the comparison.
     """
 
@@ -82,8 +92,8 @@ class Findings:
     strategies: tuple[StrategyFindings, ...]
     common: Mapping[str, float]
     target: float
-    duels: Mapping[tuple[str, str], Paired | None]
-    duel_level: float
+    pairwise: Mapping[tuple[str, str], Paired | None]
+    pairwise_level: float
     notes: tuple[str, ...]
 
     @property
@@ -93,7 +103,7 @@ class Findings:
 
     @property
     def has_reference(self) -> bool:
-        """Whether the reference is among the strategies."""
+        """True where the reference is among the strategies."""
         return any(s.strategy == self.reference for s in self.strategies)
 
     def find(self, strategy: str) -> StrategyFindings:
@@ -102,7 +112,7 @@ class Findings:
 
 
 def roles(runs: Sequence[Run]) -> tuple[str | None, str]:
-    """Return the strategy that the runs' settings put to the test, and its first baseline; else None and "uniform"."""
+    """Strategy that the runs' settings put to the test, and its first baseline; else None and "uniform"."""
     stated = {
         (str(run.config["strategy"].get("name")), *map(str, run.config["baselines"]))
         for run in runs
@@ -117,7 +127,7 @@ def roles(runs: Sequence[Run]) -> tuple[str | None, str]:
 
 
 def analyse(runs: Sequence[Run], reference: str | None = None) -> Findings:
-    """Compute everything the report says.
+    """Compute the figures of a training's report.
 
     Args:
         runs: of one task, each strategy and seed once.
@@ -154,14 +164,14 @@ def analyse(runs: Sequence[Run], reference: str | None = None) -> Findings:
         strategies.append(_strategy_findings(name, by_name[name], at_common[name], against, target))
     pairs = list(itertools.combinations(names, 2))
     level = 1.0 - 0.05 / max(len(pairs), 1)
-    duels = {
+    pairwise = {
         (one, other): paired_difference(
             at_common[one]["rollouts"], at_common[other]["rollouts"], rng, level=level
         )
         for one, other in pairs
     }
     notes = tuple(_notes(runs, common))
-    return Findings(main, reference, tuple(strategies), common, target, duels, level, notes)
+    return Findings(main, reference, tuple(strategies), common, target, pairwise, level, notes)
 
 
 def _check_comparable(runs: Sequence[Run]) -> None:
@@ -180,7 +190,7 @@ def _check_comparable(runs: Sequence[Run]) -> None:
 
 
 def costs_of(run: Run, cost: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return what a run had spent at each evaluation."""
+    """Cumulative cost of a run at each evaluation."""
     column = {"rollouts": run.eval_rollouts, "tokens": run.eval_tokens, "seconds": run.eval_seconds}[cost]
     return column.astype(np.float64)
 
@@ -226,13 +236,15 @@ def _strategy_findings(
         calibration=calibration(groups),
         by_predicted=allocation_by_predicted(groups),
         by_realised=allocation_by_realised(groups),
+        costliest_prompts=costliest_prompts(groups),
+        reasons=reasons(groups),
     )
 
 
 def fates_of(runs: Sequence[Run]) -> dict[str, tuple[int, int]]:
-    """Return fate -> (rollouts, tokens) over runs, in the ledger's order; what it does not explain is shown.
+    """Sum fate -> (rollouts, tokens) over runs, in the ledger's order.
 
-    ``unsettled`` are rollouts requested and not yet accounted for: in flight or held by open groups.
+    ``unsettled`` are rollouts requested that have no fate yet: in flight or held by open groups.
     """
     known = [fate.name.lower() for fate in Fate]
     others = sorted({fate for run in runs for fate in run.account} - set(known))

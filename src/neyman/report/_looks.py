@@ -1,7 +1,7 @@
-"""Colours and marks: distinct for colour-blind readers, each with a twin for dark pages.
+"""Colours and markers: distinct for colour-blind readers, each with a twin for dark pages.
 
 Figures are drawn in the light colours. Where a figure is embedded, each colour becomes a CSS variable, so one
-picture serves both. Identity never hangs on colour alone: every strategy also has a dash and a marker.
+picture serves both. No strategy is known by its colour alone: each also has a dash and a marker.
 Source of the hues: Okabe and Ito, 2008, Color universal design.
 """
 
@@ -23,7 +23,7 @@ class Colour:
 
 @dataclass(frozen=True)
 class Look:
-    """How a strategy is drawn."""
+    """Colour, dash and marker of a strategy."""
 
     colour: Colour
     dash: Any
@@ -35,7 +35,6 @@ INK = Colour("ink", "#1b2430", "#e8edf3")
 MUTED = Colour("muted", "#5d6875", "#9aa7b5")
 GRID = Colour("grid", "#e2e6eb", "#2c3642")
 PAPER = Colour("paper", "#fffffe", "#171e27")
-INTERFACE = (INK, MUTED, GRID, PAPER)
 
 _REFERENCE = Look(Colour("s-ref", "#66717f", "#a9b5c2"), (0, (5, 2)), "s", "■")
 _OTHERS = (
@@ -62,11 +61,10 @@ _FATES = {
     "padding": Colour("f-padding", "#b9c1ca", "#5d6875"),
 }
 _OTHER_FATE = Colour("f-other", "#8b95a1", "#77838f")
-# Words for the ledger's names where these could be misread.
-FATE_WORDS = {
+# For the ledger's names that could be misread.
+_FATE_WORDS = {
     "trained": "trained on, mixed group",
     "uniform": "trained on, no signal",
-    "surplus": "surplus",
     "unsettled": "not settled yet",
 }
 
@@ -91,17 +89,17 @@ def looks(strategies: Iterable[str], reference: str) -> dict[str, Look]:
 
 
 def fate_colour(fate: str) -> Colour:
-    """Return a fate's colour."""
+    """Colour of a fate."""
     return _FATES.get(fate, _OTHER_FATE)
 
 
 def fate_words(fate: str) -> str:
-    """Return a fate in words."""
-    return FATE_WORDS.get(fate, fate)
+    """Name of a fate for readers of the page."""
+    return _FATE_WORDS.get(fate, fate)
 
 
 def fate_order(fates: Iterable[Iterable[str]]) -> list[str]:
-    """Return every fate that occurs, the ledger's own first and in its order.
+    """Every fate that occurs, the ledger's own first and in its order.
 
     >>> fate_order([["failed", "trained"], ["lost"]])
     ['trained', 'failed', 'lost']
@@ -111,11 +109,6 @@ def fate_order(fates: Iterable[Iterable[str]]) -> list[str]:
 
 
 def all_colours() -> list[Colour]:
-    """Return every colour a figure may use, each light value once."""
-    return [
-        *INTERFACE,
-        _REFERENCE.colour,
-        *(look.colour for look in _OTHERS),
-        *_FATES.values(),
-        _OTHER_FATE,
-    ]
+    """Every colour that a figure may use, each light value once."""
+    strategies = (look.colour for look in (_REFERENCE, *_OTHERS))
+    return [INK, MUTED, GRID, PAPER, *strategies, *_FATES.values(), _OTHER_FATE]

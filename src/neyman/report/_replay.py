@@ -1,18 +1,17 @@
-"""A replay as a summary and a page, from plain data."""
+"""Report of a replay: one self-contained page and one JSON file, from plain data."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from neyman._files.atomic import write_atomic
 from neyman.report._replay_advice import advice
 from neyman.report._replay_page import replay_page
 from neyman.report._replay_summary import summarise_strategy
+from neyman.report._templates import write_report_files
 
 CANNOT_KNOW = (
     "Replay cannot know final accuracy: the recorded policy drifted as its own run trained it, and would have drifted "
@@ -32,15 +31,15 @@ def replay_summary(
     options: Mapping[str, Any],
     beyond: str,
 ) -> dict[str, Any]:
-    """Return what ``summary.json`` holds.
+    """Return the content of ``summary.json``.
 
     Args:
         runs: (strategy, seed, figures) of each run.
-        found: what the logs hold.
-        found_sentences: the same in words.
+        found: the content of the logs: files, prompts, visits, rollouts.
+        found_sentences: the same as sentences.
         difficulty: the plan at the replay's group size; None where the record allows none.
         options: the replay's settings.
-        beyond: what became of rollouts asked for beyond the record, as a sentence.
+        beyond: the handling of rollouts requested beyond the record, as a sentence.
 
     Returns:
         The summary, JSON-safe.
@@ -78,13 +77,9 @@ def write_replay(out: Path, summary: Mapping[str, Any]) -> Path:
         The report's path.
 
     Raises:
-        MissingExtraError: matplotlib is not installed.
+        MissingExtraError: matplotlib or jinja2 is not installed.
     """
-    page = replay_page(summary)
-    text = json.dumps(summary, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    write_atomic(out / "summary.json", text.encode("utf-8", "backslashreplace"))
-    write_atomic(out / "report.html", page.encode())
-    return out / "report.html"
+    return write_report_files(out, summary, replay_page(summary))
 
 
 def _series(runs: Mapping[str, Mapping[int, Mapping[str, Any]]], passes: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One sentence of advice from a replay, with the condition under which it holds."""
+"""Advice of a replay: one sentence on early verdicts, with the condition under which it holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROBING, _FULL = "sara", "dynamic-sampling"
 
 
 def saving(runs: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> Interval | None:
-    """Return the share of rollouts that early verdicts saved an effective group, against dynamic sampling.
+    """Share of rollouts per effective group that early verdicts saved against dynamic sampling.
 
     1 - waste(sara) / waste(dynamic sampling), paired by seed.
 
@@ -46,7 +46,9 @@ def advice(
     *,
     group_size: int,
 ) -> str:
-    """Say whether early verdicts pay on these prompts, from the replay where it can, else from the difficulty.
+    """Advise whether early verdicts pay on these prompts, from the replay where it has both strategies.
+
+    Without them the advice follows from the difficulty of the recorded prompts.
 
     Args:
         runs: strategy -> seed -> figures.
@@ -58,8 +60,8 @@ def advice(
     if difficulty is None:
         if measured is None:
             return (
-                f"No visit holds {group_size} rollouts, so nothing can be said of groups of that size: choose a group "
-                "size that was recorded."
+                f"No visit holds {group_size} rollouts, so groups of that size cannot be judged: choose a group size "
+                "that was recorded."
             )
         start = f"No visit holds {group_size} rollouts, so the yield condition is unknown"
         return f"{start}: early verdicts {_would(measured, 'in this replay')}."
@@ -85,7 +87,7 @@ def _would(share: Interval, against: str) -> str:
     digits = 1 if half < 0.005 else 0  # a small error is no zero
     error = f" ± {100 * half:.{digits}f} %" if np.isfinite(half) else ""
     if half > 0 and not share.excludes_zero:
-        unsure = "which is no saving that can be told"
+        unsure = "which is not distinguishable from no saving"
         return f"would save {100 * share.mean:.{digits}f} %{error} of rollouts {against}, {unsure}"
     verb, rest = ("save", "of") if share.mean >= 0 else ("cost", "more")
     return f"would {verb} {100 * abs(share.mean):.{digits}f} %{error} {rest} rollouts {against}"

@@ -1,15 +1,16 @@
-"""The figures of a replay: means over seeds with their intervals, JSON-safe."""
+"""Figures of a replay: means over seeds with their intervals, JSON-safe."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from neyman.report._stats import Interval, mean_interval
+from neyman.report._stats import known, mean_interval
 
-# Figure -> where it can lie.
+# Figure -> its range.
 FIGURES: dict[str, tuple[float, float]] = {
     "effective_ratio": (0.0, 1.0),
     "effective_of_opened": (0.0, 1.0),
@@ -38,12 +39,6 @@ FIGURES: dict[str, tuple[float, float]] = {
 }
 
 
-def interval_over(values: Sequence[float | None], where: tuple[float, float]) -> Interval:
-    """Return the mean of a figure over seeds with Student's interval; unknown ones are left out."""
-    known = [np.nan if value is None else value for value in values]
-    return mean_interval(known).within(*where)
-
-
 def summarise_strategy(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one strategy's figures over its seeds.
 
@@ -52,17 +47,15 @@ def summarise_strategy(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     Returns:
         Name -> {"mean", "low", "high"}; None where unknown, bounds None with one seed. ``fates`` holds shares
-        of the rollouts. ``waste_factor`` is ``waste_factor_full`` where groups of the full size are what is
-        trained, else ``waste_factor_any``; ``waste_factor_counts`` says which.
+        of the rollouts. ``waste_factor`` is ``waste_factor_full`` where all trained groups have the full size,
+        else ``waste_factor_any``; ``waste_factor_counts`` names the choice.
     """
     entry: dict[str, Any] = {
-        name: as_json(interval_over([run[name] for run in runs], where)) for name, where in FIGURES.items()
+        name: _mean([run[name] for run in runs], bounds) for name, bounds in FIGURES.items()
     }
     names = list(dict.fromkeys(fate for run in runs for fate in run["fates"]))
     entry["fates"] = {
-        fate: as_json(
-            interval_over([run["fates"].get(fate, 0) / max(run["rollouts"], 1.0) for run in runs], (0.0, 1.0))
-        )
+        fate: _mean([run["fates"].get(fate, 0) / max(run["rollouts"], 1.0) for run in runs], (0.0, 1.0))
         for fate in names
     }
     counts = "full" if all(run["trains_full_groups"] for run in runs) else "any"
@@ -72,22 +65,18 @@ def summarise_strategy(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return entry
 
 
-def _added(counts: Any) -> dict[str, int]:
-    total: dict[str, int] = {}
+def _mean(values: Sequence[float | None], bounds: tuple[float, float]) -> dict[str, float | None]:
+    """Mean over seeds with Student's interval within bounds, JSON-safe; unknown values are left out.
+
+    Unlike `Interval.as_dict` it keeps an interval without width: a replay of one record may well give a figure that
+    no seed changes.
+    """
+    interval = mean_interval([np.nan if value is None else value for value in values]).within(*bounds)
+    return {name: known(getattr(interval, name)) for name in ("mean", "low", "high")}
+
+
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total = Counter[str]()
     for one in counts:
-        for name, count in one.items():
-            total[name] = total.get(name, 0) + count
+        total.update(one)
     return dict(sorted(total.items(), key=lambda item: (len(item[0]), item[0])))
-
-
-def as_json(interval: Interval) -> dict[str, float | None]:
-    """Return an interval; None where unknown."""
-    return {
-        "mean": _known(interval.mean),
-        "low": _known(interval.low),
-        "high": _known(interval.high),
-    }
-
-
-def _known(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

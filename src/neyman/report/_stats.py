@@ -1,4 +1,4 @@
-"""The statistics of a comparison over seeds: means with intervals, pairs, and what a target costs."""
+"""Statistics over seeds: means with intervals, paired differences, and the cost of reaching a target."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
-from scipy import special
+from scipy import optimize, special
 
 from neyman import _checks
 from neyman._checks import FloatP
 from neyman.errors import ArgumentError
 
 NAN = float("nan")
+_ENUMERATED = 6  # seeds up to which all n^n resamples are enumerated
+_ROUNDING = 1e-12  # a curve reaches its own last point, whatever the order of the sums
 
 
 @dataclass(frozen=True)
@@ -29,18 +31,23 @@ class Interval:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is an interval: seeds that agree to the last digit are copies, and give none."""
+        """True where there is an interval: seeds that agree to the last digit are copies, and give none."""
         return self.high - self.low > 1e-12 * max(1.0, abs(self.mean))
 
     def within(self, floor: float, ceiling: float = float("inf")) -> Interval:
-        """Return the interval cut to where the figure can lie; it covers as before."""
+        """Clip the bounds to the range of the figure; the coverage stays."""
         low, high = (min(max(bound, floor), ceiling) for bound in (self.low, self.high))
         return Interval(self.mean, low, high, self.count) if self.is_known else self
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval lies on one side of zero."""
+        """True where the interval lies on one side of zero."""
         return self.is_known and (self.low > 0.0 or self.high < 0.0)
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Return mean and bounds, JSON-safe: None where one is unknown."""
+        low, high = (self.low, self.high) if self.is_known else (NAN, NAN)
+        return {"mean": known(self.mean), "low": known(low), "high": known(high)}
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Paired:
-    """A difference between two strategies over the seeds both ran."""
+    """Difference between two strategies over the seeds that both ran."""
 
     seeds: tuple[int, ...]
     differences: FloatP  # [seeds]
@@ -66,7 +73,7 @@ class Paired:
 
 @dataclass(frozen=True)
 class Reach:
-    """What it cost each seed to reach a target; infinite where it never did."""
+    """Cost at which each seed reached a target; infinite where it never did."""
 
     target: float
     costs: FloatP  # [seeds]
@@ -75,8 +82,13 @@ class Reach:
 
     @property
     def is_censored(self) -> bool:
-        """Whether a seed ended before it reached the target."""
+        """True where a seed ended before it reached the target."""
         return self.reached < len(self.costs)
+
+
+def known(value: float) -> float | None:
+    """Return a number for JSON: None where it is not finite."""
+    return float(value) if np.isfinite(value) else None
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
@@ -92,8 +104,8 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
         The interval; no bounds with fewer than two seeds.
 
     Guarantee:
-        Exact coverage where the seeds' figures are independent and normal. It speaks of new seeds on the same
-        task, test problems and settings, of nothing else.
+        Exact coverage where the seeds' figures are independent and normal. It covers new seeds on the same task,
+        test problems and settings, nothing beyond.
 
     Cost:
         O(n).
@@ -115,19 +127,19 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
 def bootstrap_interval(
     values: ArrayLike, rng: Generator, level: float = 0.95, resamples: int = 10_000
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of a mean, a cross-check that assumes no shape.
+    """Percentile bootstrap interval of a mean, a cross-check that assumes no distribution.
 
     Args:
         values: one figure per seed.
-        rng: drawn from only where n > 6; below, all n^n resamples are enumerated.
+        rng: used for n > 6 only; up to there all n^n resamples are enumerated.
         level: confidence in (0, 1).
-        resamples: draws where they are drawn.
+        resamples: drawn for n > 6.
 
     Returns:
         Lower and upper bound; NaN with fewer than two seeds.
 
     Guarantee:
-        Asymptotic only: with 5 seeds a 95 % interval covers some 84 %. That is why it checks and never decides.
+        Asymptotic only: with 5 seeds a 95 % interval covers some 84 %, so it never decides a verdict.
 
     Cost:
         O(n min(n^n, resamples)).
@@ -142,7 +154,7 @@ def bootstrap_interval(
     n = len(v)
     if n < 2:
         return NAN, NAN
-    if n <= 6:
+    if n <= _ENUMERATED:
         means = np.array(list(itertools.product(v, repeat=n))).mean(axis=1)
     else:
         means = v[rng.integers(n, size=(resamples, n))].mean(axis=1)
@@ -222,32 +234,48 @@ def paired_difference(
     return Paired(seeds, d, mean_interval(d, level), bootstrap_interval(d, rng, level))
 
 
-def isotonic(values: ArrayLike) -> FloatP:
-    """Non-decreasing curve nearest to ``values`` in squares: pool adjacent violators.
+def isotonic(curves: ArrayLike) -> FloatP:
+    """Non-decreasing curve nearest to each row in squares.
 
     Args:
-        values: the curve.
+        curves: [points] or [rows, points], finite.
 
     Returns:
-        The fit, of the same length.
+        The fits, of the same shape.
 
     Cost:
-        O(n).
+        O(rows x points).
 
     Source:
-        Ayer, Brunk, Ewing, Reid and Silverman, 1955.
+        Ayer, Brunk, Ewing, Reid and Silverman, 1955 (pool adjacent violators), by SciPy.
 
     >>> isotonic([0.0, 3.0, 1.0, 4.0])
     array([0., 2., 2., 4.])
     """
-    blocks: list[list[float]] = []  # sum and length
-    for value in _checks.float_array("values", values, ndim=1):
-        blocks.append([float(value), 1.0])
-        while len(blocks) > 1 and blocks[-2][0] * blocks[-1][1] >= blocks[-1][0] * blocks[-2][1]:
-            total, length = blocks.pop()
-            blocks[-1][0] += total
-            blocks[-1][1] += length
-    return np.array([total / length for total, length in blocks for _ in range(int(length))])
+    y = _checks.float_array("curves", curves)
+    if not y.size:
+        return y
+    rows = y.reshape(-1, y.shape[-1])
+    return np.array([optimize.isotonic_regression(row).x for row in rows], dtype=np.float64).reshape(y.shape)
+
+
+def cost_at(costs: FloatP, curves: FloatP, targets: FloatP) -> FloatP:
+    """Cost at which each non-decreasing curve reaches its target, linear in between; infinite where it never does.
+
+    Args:
+        costs: rising, [points].
+        curves: [rows, points].
+        targets: [rows].
+    """
+    reached = curves >= targets[:, None] - _ROUNDING
+    i = reached.argmax(axis=1)
+    row, before = np.arange(len(curves)), np.maximum(i - 1, 0)
+    rise = curves[row, i] - curves[row, before]
+    share = np.where(rise > 0.0, (targets - curves[row, before]) / np.where(rise > 0.0, rise, 1.0), 1.0)
+    between = costs[before] + np.clip(share, 0.0, 1.0) * (costs[i] - costs[before])
+    # Exactly there where only rounding separates the curve from the target: a strategy's own last point is its budget.
+    cost = np.where(targets >= curves[row, i] - _ROUNDING, costs[i], between)
+    return np.where(reached.any(axis=1), cost, np.inf)
 
 
 def first_reach(x: ArrayLike, y: ArrayLike, target: float) -> float:
@@ -260,14 +288,7 @@ def first_reach(x: ArrayLike, y: ArrayLike, target: float) -> float:
     (15.0, inf)
     """
     xs, ys = _points(x, y)
-    fit = isotonic(ys)
-    if not len(xs) or fit[-1] < target:
-        return float("inf")
-    i = int(np.searchsorted(fit, target, side="left"))
-    if i == 0:
-        return float(xs[0])
-    share = (target - fit[i - 1]) / (fit[i] - fit[i - 1])
-    return float(xs[i - 1] + share * (xs[i] - xs[i - 1]))
+    return float(cost_at(xs, isotonic(ys)[None], np.array([target]))[0]) if len(xs) else float("inf")
 
 
 def cost_to_reach(curves: Sequence[tuple[ArrayLike, ArrayLike]], target: float, level: float = 0.95) -> Reach:
@@ -297,17 +318,18 @@ def cost_to_reach(curves: Sequence[tuple[ArrayLike, ArrayLike]], target: float, 
 
 
 def _student_half_width(seeds: FloatP, level: float = 0.95) -> FloatP:
-    """Return half the width of Student's interval of each column; NaN with one row."""
+    """Half the width of Student's interval of each column; NaN with one row."""
     n = len(seeds)
     if n < 2:
         return np.full(seeds.shape[1], np.nan)
+    # The quantile alone: scipy.stats, which wraps it, takes a second longer to import.
     factor = float(special.stdtrit(n - 1, 0.5 + level / 2.0)) / np.sqrt(n)
     half: FloatP = factor * seeds.std(axis=0, ddof=1)
     return half
 
 
 def _points(x: ArrayLike, y: ArrayLike) -> tuple[FloatP, FloatP]:
-    """Return a curve's finite points by rising cost; of points at one cost the last counts."""
+    """Finite points of a curve by rising cost; of several at one cost the last counts."""
     xs, ys = _checks.float_array("x", x, ndim=1), _checks.float_array("y", y, ndim=1)
     if len(xs) != len(ys):
         raise ArgumentError(f"x and y must have one length, got {len(xs)} and {len(ys)}")

@@ -1,4 +1,4 @@
-"""The findings in plain words: who won, by how much, and whether the interval allows saying so."""
+"""Verdict in sentences: the winner, the difference, and whether its interval allows the claim."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from neyman.report._findings import Findings, StrategyFindings
-from neyman.report._stats import Interval, Paired
+from neyman.report._format import percent, plural, points
+from neyman.report._stats import Paired
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Verdict:
 
 
 def verdict(findings: Findings) -> Verdict:
-    """Say who won, or why nobody can be said to have.
+    """Name the winner, or the reason why none can be named.
 
     A winner is named only where Student's paired interval of the difference to every other strategy excludes
     zero, at a level that allows for all pairs (Bonferroni). One seed never names one.
@@ -38,7 +39,7 @@ def verdict(findings: Findings) -> Verdict:
         O(strategies^2).
     """
     if not any(len(run.accuracy) for run in findings.runs):
-        text = "No evaluation was written yet, so nothing can be said about accuracy."
+        text = "No evaluation was written yet, so accuracy is unknown."
         return Verdict(None, "No winner can be named: nothing was evaluated.", (text,))
     if np.isnan(findings.common["rollouts"]):
         text = "A run has no evaluation after its first rollouts: there is no equal budget to compare at."
@@ -49,9 +50,11 @@ def verdict(findings: Findings) -> Verdict:
     if ranked[0].final.mean == 0.0:
         return _nothing_solved(findings)
     winner = _winner(findings, ranked)
-    sentences = [_duel_sentence(findings, ranked)]
+    sentences = [_difference_sentence(findings, ranked)]
     if findings.main is not None and winner not in (None, findings.main, findings.reference):
-        sentences.append(f"{winner} ended above every other strategy, and the intervals allow saying so.")
+        sentences.append(
+            f"{winner} ended above every other strategy, and the intervals of the differences exclude zero."
+        )
     if findings.has_reference:
         sentences += [_cost_sentence(findings, s) for s in ranked if s.strategy != findings.reference]
         sentences += _token_sentences(findings)
@@ -60,21 +63,16 @@ def verdict(findings: Findings) -> Verdict:
     return Verdict(winner, _headline(findings, ranked, winner), tuple(s for s in sentences if s))
 
 
-def percent(value: float) -> str:
-    """Write a share as a percentage."""
-    return "unknown" if np.isnan(value) else f"{100.0 * value:.1f} %"
-
-
-def points(interval: Interval) -> str:
-    """Write the bounds of a difference of shares in percentage points."""
-    return f"{100.0 * interval.low:+.1f} to {100.0 * interval.high:+.1f}"
+def _share(value: float) -> str:
+    return "unknown" if np.isnan(value) else percent(value)
 
 
 def _alone(findings: Findings, only: StrategyFindings) -> Verdict:
-    spread = f" (95 % interval {_range(only.final)})" if only.final.is_known else ""
+    low, high = only.final.low, only.final.high
+    spread = f" (95 % interval {100.0 * low:.1f} to {100.0 * high:.1f} %)" if only.final.is_known else ""
     text = (
-        f"{only.strategy} solved {percent(only.final.mean)}{spread} of the test problems after "
-        f"{findings.common['rollouts']:,.0f} rollouts, on {_count(len(only.runs), 'seed')}."
+        f"{only.strategy} solved {_share(only.final.mean)}{spread} of the test problems after "
+        f"{findings.common['rollouts']:,.0f} rollouts, on {plural(len(only.runs), 'seed')}."
     )
     return Verdict(None, "One strategy ran, so there is nothing to compare it with.", (text,))
 
@@ -82,29 +80,21 @@ def _alone(findings: Findings, only: StrategyFindings) -> Verdict:
 def _nothing_solved(findings: Findings) -> Verdict:
     text = (
         f"Every strategy solved 0.0 % of the test problems after {findings.common['rollouts']:,.0f} rollouts. Either "
-        "the task is too hard for the policy, or right answers are not seen as such: look at some completions, the "
+        "the task is too hard for the policy, or right answers are not recognised: look at some completions, the "
         "verifier and the maximal completion length."
     )
     return Verdict(None, "No winner can be named: no strategy solved any test problem.", (text,))
 
 
-def _range(interval: Interval) -> str:
-    return f"{100.0 * interval.low:.1f} to {100.0 * interval.high:.1f} %"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def duel(findings: Findings, one: str, other: str) -> tuple[Paired | None, float]:
+def _difference(findings: Findings, one: str, other: str) -> tuple[Paired | None, float]:
     """Return the pair's difference and the sign that makes it ``one`` minus ``other``."""
-    if (one, other) in findings.duels:
-        return findings.duels[one, other], 1.0
-    return findings.duels[other, one], -1.0
+    if (one, other) in findings.pairwise:
+        return findings.pairwise[one, other], 1.0
+    return findings.pairwise[other, one], -1.0
 
 
 def _is_ahead(findings: Findings, one: str, other: str) -> bool:
-    paired, sign = duel(findings, one, other)
+    paired, sign = _difference(findings, one, other)
     return paired is not None and paired.interval.excludes_zero and sign * paired.interval.mean > 0.0
 
 
@@ -115,11 +105,11 @@ def _winner(findings: Findings, ranked: list[StrategyFindings]) -> str | None:
 
 
 def _main_headline(findings: Findings, main: str) -> str:
-    """Say how the strategy that is put to the test stands against its baseline, whatever the others did."""
+    """Compare the strategy that is put to the test with its baseline, whatever the others did."""
     reference = findings.reference
     for one, other in ((main, reference), (reference, main)):
         if _is_ahead(findings, one, other):
-            return f"{one} beats {other}: the interval allows saying so."
+            return f"{one} beats {other}: the interval of the difference excludes zero."
     lead = findings.find(main).final.mean - findings.find(reference).final.mean
     place = "higher than" if lead > 0.0 else "lower than" if lead < 0.0 else "level with"
     return f"{main} ended {place} {reference}, but these runs do not allow naming a winner."
@@ -132,24 +122,26 @@ def _headline(findings: Findings, ranked: list[StrategyFindings], winner: str | 
         and winner not in (findings.main, findings.reference)
     )
     if winner is not None and not is_beside:
-        return f"{winner} won: the interval allows saying so."
+        return f"{winner} won: the interval of the difference excludes zero."
     if all(len(s.runs) == 1 for s in ranked):
         return "One seed each: no winner can be named."
     if findings.main is not None and findings.has_reference:
         return _main_headline(findings, findings.main)
     best, reference = ranked[0].strategy, findings.reference
+    if not findings.has_reference:
+        return "No winner can be named."
     ahead = [
         s.strategy for s in ranked if s.strategy != reference and _is_ahead(findings, s.strategy, reference)
     ]
-    if findings.has_reference and ahead:
+    if ahead:
         verb = "beats" if len(ahead) == 1 else "beat"
         return f"{' and '.join(ahead)} {verb} {reference}; the best of all cannot be named."
-    if findings.has_reference and best != reference:
-        return f"{best} ended highest, but these runs do not allow naming a winner."
-    return "No winner can be named."
+    if best == reference:
+        return "No winner can be named."
+    return f"{best} ended highest, but these runs do not allow naming a winner."
 
 
-def _duel_sentence(findings: Findings, ranked: list[StrategyFindings]) -> str:
+def _difference_sentence(findings: Findings, ranked: list[StrategyFindings]) -> str:
     """Compare the strategy put to the test with its baseline; without one, the best with the reference.
 
     Where the reference is the best, it is compared with the runner-up.
@@ -163,10 +155,10 @@ def _duel_sentence(findings: Findings, ranked: list[StrategyFindings]) -> str:
     lead = best.final.mean - rival.final.mean
     opening = (
         f"After {findings.common['rollouts']:,.0f} rollouts each, {best.strategy} solved "
-        f"{percent(best.final.mean)} of the test problems and {rival.strategy} "
-        f"{percent(rival.final.mean)}: {100.0 * abs(lead):.1f} points between them."
+        f"{_share(best.final.mean)} of the test problems and {rival.strategy} "
+        f"{_share(rival.final.mean)}: {100.0 * abs(lead):.1f} points between them."
     )
-    paired, sign = duel(findings, best.strategy, rival.strategy)
+    paired, sign = _difference(findings, best.strategy, rival.strategy)
     return f"{opening} {_strength(findings, paired, sign)}"
 
 
@@ -180,8 +172,8 @@ def _strength(findings: Findings, paired: Paired | None, sign: float) -> str:
         )
     if not paired.differences.any():
         return (
-            "On every shared seed they gave the very same accuracy, which strategies do that made the same "
-            "decisions: look whether the bounds and the budget leave them a choice. No winner can be named."
+            "On every shared seed both reached the very same accuracy, as strategies do that make the same "
+            "decisions: check whether the bounds and the budget leave them a choice. No winner can be named."
         )
     if not paired.interval.is_known:
         return (
@@ -189,9 +181,11 @@ def _strength(findings: Findings, paired: Paired | None, sign: float) -> str:
             "so there is no interval and no winner can be named."
         )
     low, high = sorted((sign * paired.interval.low, sign * paired.interval.high))
-    confidence = f"{100.0 * findings.duel_level:.3g} %"
-    allowance = f", widened to allow for {len(findings.duels)} comparisons" if len(findings.duels) > 1 else ""
-    verdict_ = (
+    confidence = f"{100.0 * findings.pairwise_level:.3g} %"
+    allowance = (
+        f", widened to allow for {len(findings.pairwise)} comparisons" if len(findings.pairwise) > 1 else ""
+    )
+    claim = (
         "It excludes zero, so the difference can be claimed for this task and these settings."
         if paired.interval.excludes_zero
         else "It includes zero, so the difference may be luck."
@@ -201,7 +195,7 @@ def _strength(findings: Findings, paired: Paired | None, sign: float) -> str:
     caution = " The bootstrap cross-check disagrees: treat it with caution." if disagrees else ""
     return (
         f"The {confidence} interval of the difference, paired over {len(paired.seeds)} seeds{allowance}, is "
-        f"{100.0 * low:+.1f} to {100.0 * high:+.1f} points. {verdict_}{caution}"
+        f"{points(low, high)} points. {claim}{caution}"
     )
 
 
@@ -209,10 +203,10 @@ def _cost_sentence(findings: Findings, ours: StrategyFindings) -> str:
     reach = ours.reach
     if reach is None or np.isnan(reach.interval.mean):
         return ""
-    goal = f"{findings.reference}'s final {percent(findings.target)}"
+    goal = f"{findings.reference}'s final {_share(findings.target)}"
     total = findings.common["rollouts"]
     if reach.interval.mean == 0.0:
-        return f"{ours.strategy} was above {goal} from the start, so that rollouts to reach it say nothing."
+        return f"{ours.strategy} was above {goal} from the start, so the rollouts to reach it mean nothing."
     if reach.reached == 0:
         return f"{ours.strategy} did not reach {goal} with any seed."
     share = f"{100.0 * reach.interval.mean / total:.0f} % of the budget compared at"
@@ -228,7 +222,7 @@ def _cost_sentence(findings: Findings, ours: StrategyFindings) -> str:
 
 
 def _token_sentences(findings: Findings) -> list[str]:
-    """Say where the count of tokens turns the direction that the count of rollouts gave."""
+    """Report strategies whose difference to the reference changes its sign at equal tokens."""
     sentences = []
     for ours in findings.strategies:
         by_rollouts, by_tokens = ours.against.get("rollouts"), ours.against.get("tokens")
@@ -236,7 +230,7 @@ def _token_sentences(findings: Findings) -> list[str]:
             continue
         if by_rollouts.interval.mean * by_tokens.interval.mean < 0.0:
             sentences.append(
-                f"Counted in tokens instead, the direction turns: {ours.strategy} differs from "
-                f"{findings.reference} by {100.0 * by_tokens.interval.mean:+.1f} points at equal tokens."
+                f"At equal tokens the sign of the difference changes: {ours.strategy} differs from "
+                f"{findings.reference} by {100.0 * by_tokens.interval.mean:+.1f} points."
             )
     return sentences

@@ -1,37 +1,33 @@
-"""The findings as JSON: what scripts and the benchmark's tables read."""
+"""Figures of a training's report as JSON, for scripts and the tables of the benchmark."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from neyman.report._findings import Findings, StrategyFindings
-from neyman.report._stats import Interval, Paired, Reach
+from neyman.report._stats import Interval, Paired, Reach, known
 from neyman.report._verdict import Verdict
 
 VERSION = 1
 
 
-def summarise(findings: Findings, spoken: Verdict) -> dict[str, object]:
+def summarise(findings: Findings, verdict: Verdict) -> dict[str, Any]:
     """Return the findings as plain JSON types; numbers that are not finite become None."""
-    figures = {
+    return {
         "version": VERSION,
         "task": findings.runs[0].task,
         "reference": findings.reference,
-        "winner": spoken.winner,
-        "verdict": " ".join((spoken.headline, *spoken.sentences)),
-        "compared_at": dict(findings.common),
-        "target_accuracy": findings.target,
+        "winner": verdict.winner,
+        "verdict": " ".join((verdict.headline, *verdict.sentences)),
+        "compared_at": {cost: known(at) for cost, at in findings.common.items()},
+        "target_accuracy": known(findings.target),
         "strategies": {s.strategy: _strategy(s) for s in findings.strategies},
         "duels": [
-            {"one": one, "other": other, "level": findings.duel_level, "difference": _paired(paired)}
-            for (one, other), paired in findings.duels.items()
+            {"one": one, "other": other, "level": findings.pairwise_level, "difference": _paired(paired)}
+            for (one, other), paired in findings.pairwise.items()
         ],
         "notes": list(findings.notes),
     }
-    safe = _safe(figures)
-    assert isinstance(safe, dict)
-    return safe
 
 
 def _strategy(s: StrategyFindings) -> dict[str, Any]:
@@ -40,7 +36,8 @@ def _strategy(s: StrategyFindings) -> dict[str, Any]:
         "seeds": list(s.seeds),
         "final_accuracy": _interval(s.final),
         "final_accuracy_by_seed": {
-            cost: {str(k): v for k, v in by.items()} for cost, by in s.at_common.items()
+            cost: {str(seed): known(accuracy) for seed, accuracy in by_seed.items()}
+            for cost, by_seed in s.at_common.items()
         },
         "against_reference": {cost: _paired(p) for cost, p in s.against.items()},
         "rollouts_to_target": _reach(s.reach),
@@ -51,31 +48,22 @@ def _strategy(s: StrategyFindings) -> dict[str, Any]:
         "calibration": None
         if c is None
         else {
-            "log_loss": c.log_loss,
-            "log_loss_constant": c.log_loss_constant,
-            "brier": c.brier,
-            "ece": c.ece,
+            **{name: known(getattr(c, name)) for name in ("log_loss", "log_loss_constant", "brier", "ece")},
             "groups": c.groups,
             "rollouts": int(c.trials.sum()),
         },
     }
 
 
-def _interval(i: Interval) -> dict[str, Any]:
-    known = i.is_known
-    return {
-        "mean": i.mean,
-        "low": i.low if known else None,
-        "high": i.high if known else None,
-        "seeds": i.count,
-    }
+def _interval(interval: Interval) -> dict[str, Any]:
+    return {**interval.as_dict(), "seeds": interval.count}
 
 
 def _paired(p: Paired | None) -> dict[str, Any] | None:
     if p is None:
         return None
     by_seed = {str(seed): float(d) for seed, d in zip(p.seeds, p.differences, strict=True)}
-    return {**_interval(p.interval), "bootstrap": list(p.bootstrap), "by_seed": by_seed}
+    return {**_interval(p.interval), "bootstrap": [known(bound) for bound in p.bootstrap], "by_seed": by_seed}
 
 
 def _reach(r: Reach | None) -> dict[str, Any] | None:
@@ -86,15 +74,5 @@ def _reach(r: Reach | None) -> dict[str, Any] | None:
         "target": r.target,
         "reached": r.reached,
         "is_lower_bound": r.is_censored,
-        "by_seed": [float(cost) for cost in r.costs],
+        "by_seed": [known(cost) for cost in r.costs],
     }
-
-
-def _safe(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _safe(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_safe(v) for v in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
