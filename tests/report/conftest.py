@@ -27,6 +27,11 @@ def write_run(synthetic):
     return synthetic.write_run
 
 
+@pytest.fixture
+def make_groups(synthetic):
+    return synthetic.make_groups
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     from selenium import webdriver

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from neyman.report import Groups
+
 # How a strategy behaves: gain in accuracy, speed of learning, share abandoned, whether it predicts.
 STYLES = {
     "uniform": {"speed": 1.0, "ratio": 0.45, "abandoned": 0.0, "predicts": False},
@@ -126,3 +128,19 @@ def _groups(rng, style, budget, prompts, step, prefix, reason):
             "outcome": "abandoned" if abandoned else "trained", "reason": reason,
         })  # fmt: skip
     return groups
+
+
+def make_groups(predicted, rollouts, successes, trials, ids=None, reason=None):
+    """Return groups of one step."""
+    n = len(rollouts)
+    return Groups(
+        step=np.ones(n, dtype=np.int64),
+        prompt_id=tuple(ids or range(n)),
+        predicted=np.array(predicted, dtype=float),
+        uncertainty=np.full(n, np.nan),
+        rollouts=np.array(rollouts, dtype=np.int64),
+        successes=np.array(successes, dtype=np.int64),
+        trials=np.array(trials, dtype=np.int64),
+        outcome=("trained",) * n,
+        reason=tuple(reason or [""] * n),
+    )

@@ -8,8 +8,7 @@ import pytest
 
 from neyman.errors import ArgumentError
 from neyman.report import comparison_summary, write_comparison
-from neyman.report._comparison import cost_at, flip_test, monotone, resamples
-from neyman.report._stats import first_reach, isotonic
+from neyman.report._comparison import flip_test, resamples
 
 FIGURES = {"mean", "low", "high"}
 
@@ -151,17 +150,6 @@ def test_what_cannot_be_compared_is_named(runs):
         comparison_summary(runs, reference="vip")
     with pytest.raises(ArgumentError, match="no seed was run by every strategy"):
         comparison_summary([one_run("uniform", 0, 0.5), one_run("ours", 1, 0.5)])
-
-
-def test_the_monotone_fit_and_the_cost_equal_pooling_adjacent_violators():
-    rng = np.random.default_rng(0)
-    curves = rng.normal(size=(40, 9)).cumsum(axis=1)
-    fit = monotone(curves)
-    grid, target = np.linspace(0.0, 80.0, 9), rng.normal(size=40)
-    cost = cost_at(grid, fit, target)
-    for row in range(40):
-        np.testing.assert_allclose(fit[row], isotonic(curves[row]), atol=1e-12)
-        assert cost[row] == pytest.approx(first_reach(grid, curves[row], target[row]))
 
 
 def test_resamples_begin_with_the_sample_and_weigh_seeds_alike():

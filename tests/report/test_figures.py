@@ -1,28 +1,23 @@
-"""The pictures, by what is drawn; and that drawing leaves no trace."""
-
-import re
-import sys
+"""Drawing functions, by the shapes on their axes."""
 
 import numpy as np
 import pytest
 
-mpl = pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'neyman[cli]'")
-from matplotlib.figure import Figure  # noqa: E402
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'neyman[cli]'")
+from matplotlib.figure import Figure
 
-from neyman.errors import MissingExtraError  # noqa: E402
-from neyman.report import load_run  # noqa: E402
-from neyman.report._figures import (  # noqa: E402
+from neyman.report import load_run
+from neyman.report._figures import (
     draw_accuracy,
     draw_allocation,
     draw_calibration,
     draw_fates,
     draw_series,
 )
-from neyman.report._findings import analyse  # noqa: E402
-from neyman.report._looks import all_colours, looks  # noqa: E402
-from neyman.report._series import step_series  # noqa: E402
-from neyman.report._stats import accuracy_curve  # noqa: E402
-from neyman.report._svg import svg  # noqa: E402
+from neyman.report._findings import analyse
+from neyman.report._looks import looks
+from neyman.report._series import step_series
+from neyman.report._stats import accuracy_curve
 
 LOOKS = looks(["uniform", "vip"], "uniform")
 
@@ -97,45 +92,3 @@ def test_bars_of_fates_fill_the_whole_width(axes):
         "failed",
     ]
     axes.figure.canvas.draw()  # a name that is no mathematics is not taken for it
-
-
-def test_drawing_changes_no_settings_and_imports_no_pyplot(findings):
-    before = dict(mpl.rcParams)
-    had_pyplot = "matplotlib.pyplot" in sys.modules
-    svg("x", "title", lambda axes: axes.plot([0, 1]))
-    assert dict(mpl.rcParams) == before
-    assert ("matplotlib.pyplot" in sys.modules) == had_pyplot
-
-
-def test_an_embedded_picture_keeps_to_itself():
-    one = svg("one", 'a "title" <b>', lambda axes: draw_fates(axes, {"<script>": {"trained": 1}}))
-    assert one == svg("one", 'a "title" <b>', lambda axes: draw_fates(axes, {"<script>": {"trained": 1}}))
-    assert 'aria-label="a &quot;title&quot; &lt;b&gt;"' in one
-    assert "<script>" not in one
-    assert "&lt;script&gt;" in one
-    ids = re.findall(r'\bid="([^"]*)"', one)
-    assert ids
-    assert all(i.startswith("one-") for i in ids)
-    used = set(re.findall(r'(?:href="#|url\(#)([^")]*)', one))
-    assert used <= set(ids)
-    assert "<style" not in one
-    assert "<metadata" not in one
-    assert "var(--f-trained)" in one
-
-
-def test_every_colour_has_one_variable():
-    # Colours are replaced by their light value, so two of one value would become one.
-    colours = all_colours()
-    assert len({c.light for c in colours}) == len({c.name for c in colours}) == len(colours)
-
-
-def test_many_strategies_stay_apart():
-    names = ["uniform", *(f"s{i}" for i in range(20))]
-    chosen = looks(names, "uniform")
-    assert len({(look.colour.name, look.dash, look.marker) for look in chosen.values()}) == 21
-
-
-def test_without_matplotlib_the_command_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"the report needs matplotlib.*pip install '.\[cli\]'"):
-        svg("x", "title", lambda axes: axes)

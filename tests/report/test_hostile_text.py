@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 import json
+import re
 import shutil
 import unicodedata
 from html.parser import HTMLParser
@@ -14,7 +15,8 @@ import pytest
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'neyman[cli]'")
 
 from neyman.report import write_comparison, write_replay, write_report
-from neyman.report._markup import escape, tag
+from neyman.report._format import visible
+from neyman.report._templates import fill
 
 RUN = "window.pwned=1"
 ATTACKS = (
@@ -179,27 +181,50 @@ def test_a_browser_runs_nothing_and_shows_every_text_as_it_is(pages, name, brows
 
 def test_what_cannot_be_seen_is_spelt_out():
     for attack in ATTACKS:
-        assert escape(attack).encode()
-        assert tag("p", attack, title=attack).encode()
-    assert escape("\N{RIGHT-TO-LEFT OVERRIDE}a\ud800\0") == "\\u202ea\\ud800\\u0000"
-    assert escape("tab\tand line\n日本") == "tab\tand line\n日本"
+        assert visible(attack).encode()
+    assert visible("\N{RIGHT-TO-LEFT OVERRIDE}a\ud800\0") == "\\u202ea\\ud800\\u0000"
+    assert visible("tab\tand line\n日本") == "tab\tand line\n日本"
 
 
-def test_markup_is_made_in_one_place():
-    """Nothing but `_markup` turns text into HTML: elsewhere `Markup` wraps a dash, the style sheet or a picture."""
+def test_text_becomes_html_in_one_place():
+    """Only `_svg` makes `Markup`, of matplotlib's output; no template turns the escaping off."""
     import ast
 
     import neyman.report
 
-    allowed = {"'-'", "style_sheet()", "opening + body.strip()"}
-    wrapped = set()
-    for path in Path(neyman.report.__file__).parent.glob("*.py"):
-        if path.name == "_markup.py":
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Markup":
-                wrapped.add(ast.unparse(node.args[0]))
-    assert wrapped == allowed
+    folder = Path(neyman.report.__file__).parent
+    wrapped = {
+        (path.name, ast.unparse(node.args[0]).partition(" ")[0])
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Markup")
+    }
+    assert wrapped == {("_svg.py", start) for start in ("'<svg", "box.group()", "text[text.index('>')")}
+    templates = {path.name: path.read_text() for path in (folder / "templates").iterdir()}
+    assert {"base.html.j2", "parts.html.j2", "style.css"} < set(templates)
+    for name, text in templates.items():
+        assert not re.search(r"\|\s*(safe|tojson|xmlattr|urlize)\b|autoescape|Markup|__html__", text), name
+        # An attribute without quotes would end at a space of the text.
+        assert not re.search(r"[\w-]=\{\{", text), name
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_the_frame_of_a_page_escapes_title_description_facts_and_links(attack):
+    page = fill(
+        "base.html.j2",
+        title=attack,
+        description=attack,
+        eyebrow=attack,
+        facts=[attack],
+        navigation=[(attack, attack)],
+    )
+    parser = Elements()
+    parser.feed(page)
+    frame = "html head meta meta meta meta link title style body header p h1 ul li nav a main footer"
+    assert [name for name, _ in parser.seen] == frame.split()
+    assert {key for _, attributes in parser.seen for key in attributes} == {
+        "lang", "charset", "http-equiv", "content", "name", "rel", "href", "class",
+    }  # fmt: skip
 
 
 @pytest.mark.skipif(not HAS_BROWSER, reason="no chromium with chromedriver and selenium")

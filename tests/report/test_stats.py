@@ -12,6 +12,7 @@ from neyman.errors import ArgumentError
 from neyman.report._stats import (
     accuracy_curve,
     bootstrap_interval,
+    cost_at,
     cost_to_reach,
     first_reach,
     isotonic,
@@ -142,6 +143,41 @@ def test_no_evaluation_gives_an_empty_curve():
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=30))
 def test_isotonic_fit_equals_scipy(values):
     np.testing.assert_allclose(isotonic(values), optimize.isotonic_regression(values).x, atol=1e-9)
+
+
+def test_rows_are_fitted_one_by_one():
+    curves = np.random.default_rng(0).normal(size=(7, 5))
+    np.testing.assert_array_equal(isotonic(curves), [isotonic(row) for row in curves])
+    assert isotonic([]).shape == (0,)
+
+
+def test_costs_of_rows_equal_those_of_single_curves_and_reach_their_own_last_point_exactly():
+    draws = np.random.default_rng(0)
+    curves, costs, targets = (
+        draws.normal(size=(40, 9)).cumsum(axis=1),
+        np.linspace(0.0, 80.0, 9),
+        draws.normal(size=40),
+    )
+    fits = isotonic(curves)
+    got = cost_at(costs, fits, targets)
+    assert got.tolist() == [
+        first_reach(costs, row, target) for row, target in zip(curves, targets, strict=True)
+    ]
+    # A target that rounding has put a little above the last point.
+    assert (cost_at(costs, fits, fits[:, -1] * (1 + 1e-15)) <= 80.0).all()
+    assert cost_at(costs, np.linspace(0.1, 0.9, 9)[None], np.array([0.9 + 1e-15])).tolist() == [80.0]
+
+
+def test_a_reference_reaches_its_own_mean_whatever_the_rounding():
+    ends = [0.1, 0.1, 0.1]  # their mean is greater than each by one unit in the last place
+    reach = cost_to_reach([([0, 10], [0.0, end]) for end in ends], float(np.mean(ends)))
+    assert reach.costs.tolist() == [10.0, 10.0, 10.0]
+
+
+def test_figures_for_json_have_bounds_only_where_there_is_an_interval():
+    assert mean_interval([0.4]).as_dict() == {"mean": 0.4, "low": None, "high": None}
+    assert mean_interval([0.5, 0.5]).as_dict() == {"mean": 0.5, "low": None, "high": None}
+    assert mean_interval([]).as_dict() == {"mean": None, "low": None, "high": None}
 
 
 def test_first_reach_reads_between_points_of_the_smoothed_curve():
