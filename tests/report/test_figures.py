@@ -60,7 +60,7 @@ def test_one_seed_draws_no_band(axes):
 
 
 def test_allocation_draws_known_bins(axes, findings):
-    bins = findings.find("vip").by_predicted
+    bins = findings.find("vip").allocations["predicted"]
     draw_allocation(axes, {"vip": bins}, LOOKS, show="share", x_label="predicted")
     known = bins.groups > 0
     np.testing.assert_allclose(line(axes, "vip").get_xdata(), bins.place[known])

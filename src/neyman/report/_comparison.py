@@ -115,12 +115,8 @@ def _regime(name: str, strategies: Mapping[str, Runs], reference: str, oracle: s
         raise ArgumentError(
             f"no seed was run by every strategy and setting of regime {name!r}; finish the grid"
         )
-    budget = min(
-        float(run["experiment"]["rollouts"])
-        for settings in strategies.values()
-        for runs in settings.values()
-        for run in runs.values()
-    )
+    every = [run for settings in strategies.values() for runs in settings.values() for run in runs.values()]
+    budget = min(float(run["experiment"]["rollouts"]) for run in every)
     grid = np.linspace(0.0, budget, _POINTS)
     order = sorted(strategies, key=lambda strategy: (strategy != reference, strategy == oracle))
     arms = {strategy: _arm(strategy, strategies[strategy], seeds, grid) for strategy in order}
@@ -130,16 +126,9 @@ def _regime(name: str, strategies: Mapping[str, Runs], reference: str, oracle: s
 
 def _arm(name: str, runs: Runs, seeds: tuple[int, ...], grid: FloatP) -> Arm:
     settings = sorted(runs)
+    recorded = [[runs[setting][seed]["curve"] for seed in seeds] for setting in settings]
     curves = np.array(
-        [
-            [
-                np.interp(
-                    grid, runs[setting][seed]["curve"]["rollouts"], runs[setting][seed]["curve"]["accuracy"]
-                )
-                for seed in seeds
-            ]
-            for setting in settings
-        ]
+        [[np.interp(grid, curve["rollouts"], curve["accuracy"]) for curve in row] for row in recorded]
     )  # [settings, seeds, points]
     final = curves[:, :, -1]
     others = final if len(seeds) == 1 else (final.sum(axis=1, keepdims=True) - final) / (len(seeds) - 1)

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from neyman.report._comparison import Arm, Regime, read_regimes, summarise_regime
-from neyman.report._figures import draw_accuracy
+from neyman.report._comparison import Regime, read_regimes, summarise_regime
 from neyman.report._format import number, plural
 from neyman.report._looks import Look, looks
-from neyman.report._pictures import series_pictures
-from neyman.report._series import Series, series_of
-from neyman.report._stats import accuracy_curve
-from neyman.report._svg import Picture, picture
+from neyman.report._pictures import accuracy_picture, series_picture
+from neyman.report._series import series_of
+from neyman.report._svg import Picture
 from neyman.report._templates import fill, write_report_files
 
 _COSTS = {"rollouts": "rollouts generated", "tokens": "tokens generated"}
@@ -96,8 +94,8 @@ def _page(
                 **figures,
                 "name": regime.name,
                 "sentence": _sentence(regime, figures["strategies"]),
-                "accuracy": _accuracy_pictures(place, regime, mine, figures["strategies"]),
-                "training": _training_pictures(place, regime, mine),
+                "accuracy": _accuracy_pictures(f"regime-{place}", regime, figures["strategies"], mine),
+                "training": _training_pictures(f"regime-{place}", regime, mine),
             }
         )
     return fill(
@@ -136,34 +134,28 @@ def _sentence(regime: Regime, strategies: Mapping[str, Any]) -> str:
 
 
 def _accuracy_pictures(
-    place: int, regime: Regime, styles: Mapping[str, Look], strategies: Mapping[str, Any]
+    anchor: str, regime: Regime, strategies: Mapping[str, Any], styles: Mapping[str, Look]
 ) -> list[Picture]:
-    pictures = []
-    for cost, words in _COSTS.items():
-        seeds = {name: arm.over(cost) for name, arm in regime.arms.items()}
-        pictures.append(
-            picture(
-                f"regime-{place}-{cost}",
-                f"Accuracy over {words}",
-                draw_accuracy,
-                curves={name: accuracy_curve(pairs) for name, pairs in seeds.items()},
-                seeds=seeds,
-                looks=styles,
-                x_label=words,
-                target=strategies[regime.reference]["final_accuracy"]["mean"],
-            )
+    target = strategies[regime.reference]["final_accuracy"]["mean"]
+    return [
+        accuracy_picture(
+            f"{anchor}-{cost}",
+            f"Accuracy over {words}",
+            {name: arm.over(cost) for name, arm in regime.arms.items()},
+            styles,
+            cost=words,
+            target=target,
         )
+        for cost, words in _COSTS.items()
+    ]
+
+
+def _training_pictures(anchor: str, regime: Regime, styles: Mapping[str, Look]) -> list[Picture]:
+    pictures = []
+    for key, words in _TRAINING.items():
+        series = {}
+        for name, arm in regime.arms.items():
+            values = [np.asarray(run["steps"][key], dtype=np.float64) for run in arm.runs]
+            series[name] = series_of([(np.arange(1, len(v) + 1), v) for v in values])
+        pictures.append(series_picture(f"{anchor}-{key}", words.capitalize(), series, styles, label=words))
     return pictures
-
-
-def _training_pictures(place: int, regime: Regime, styles: Mapping[str, Look]) -> list[Picture]:
-    def over_steps(arm: Arm, key: str) -> Series | None:
-        values = [np.asarray(run["steps"][key], dtype=np.float64) for run in arm.runs]
-        return series_of([(np.arange(1, len(v) + 1), v) for v in values])
-
-    figures = [
-        (f"regime-{place}-{key}", words.capitalize(), words, False,
-         {name: over_steps(arm, key) for name, arm in regime.arms.items()})
-        for key, words in _TRAINING.items()
-    ]  # fmt: skip
-    return series_pictures(figures, styles)

@@ -54,8 +54,7 @@ class StrategyFindings:
     fates: Mapping[str, tuple[int, int]]  # fate -> (rollouts, tokens)
     rollouts: int
     calibration: Calibration | None
-    by_predicted: Allocation | None
-    by_realised: Allocation | None
+    allocations: Mapping[str, Allocation | None]  # over "predicted" and "realised" success rates
     costliest_prompts: Sequence[PromptSpend]
     reasons: Sequence[tuple[str, str, int, int]]  # reason, outcome, groups, rollouts
 
@@ -234,8 +233,10 @@ def _strategy_findings(
         fates=fates_of(runs),
         rollouts=sum(int(run.rollouts[-1]) for run in runs if len(run.rollouts)),
         calibration=calibration(groups),
-        by_predicted=allocation_by_predicted(groups),
-        by_realised=allocation_by_realised(groups),
+        allocations={
+            "predicted": allocation_by_predicted(groups),
+            "realised": allocation_by_realised(groups),
+        },
         costliest_prompts=costliest_prompts(groups),
         reasons=reasons(groups),
     )

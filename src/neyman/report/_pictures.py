@@ -1,36 +1,60 @@
-"""Pictures that several reports show: figures over steps, and rollouts by fate."""
+"""Pictures that several reports show."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
-from neyman.report._figures import draw_fates, draw_series
+from neyman._checks import FloatP
+from neyman.report._calibration import CalibrationBins
+from neyman.report._figures import draw_accuracy, draw_calibration, draw_fates, draw_series
 from neyman.report._looks import Look
 from neyman.report._series import Series
+from neyman.report._stats import NAN, accuracy_curve
 from neyman.report._svg import Picture, picture
 
 
-def series_pictures(
-    figures: Iterable[tuple[str, str, str, bool, Mapping[str, Series | None]]], looks: Mapping[str, Look]
-) -> list[Picture]:
-    """Draw figures over steps.
+def accuracy_picture(
+    name: str,
+    caption: str,
+    seeds: Mapping[str, Sequence[tuple[FloatP, FloatP]]],
+    looks: Mapping[str, Look],
+    *,
+    cost: str,
+    target: float = NAN,
+) -> Picture:
+    """Draw each strategy's (cost, accuracy) per seed with the mean over seeds."""
+    curves = {strategy: accuracy_curve(pairs) for strategy, pairs in seeds.items()}
+    return picture(
+        name, caption, draw_accuracy, curves=curves, seeds=seeds, looks=looks, x_label=cost, target=target
+    )
 
-    Args:
-        figures: (name, title, label of the axis, whether it is a share, strategy -> series) of each; a strategy
-            without the figure has None.
-        looks: strategy -> look.
-    """
-    pictures = []
-    for name, title, label, is_share, by_strategy in figures:
-        series = {strategy: one for strategy, one in by_strategy.items() if one is not None}
-        if not series:
-            pictures.append(Picture(title))
-            continue
-        window = max(one.window for one in series.values())
-        caption = f"{title}, mean over {window} steps" if window > 1 else title
-        data = {"series": series, "looks": looks, "y_label": label, "is_share": is_share}
-        pictures.append(picture(name, caption, draw_series, (5.2, 3.0), **data))
-    return pictures
+
+def series_picture(
+    name: str,
+    title: str,
+    by_strategy: Mapping[str, Series | None],
+    looks: Mapping[str, Look],
+    *,
+    label: str,
+    is_share: bool = False,
+) -> Picture:
+    """Draw a figure over steps; a strategy without it has None, and without any there is no picture."""
+    series = {strategy: one for strategy, one in by_strategy.items() if one is not None}
+    if not series:
+        return Picture(title)
+    window = max(one.window for one in series.values())
+    caption = f"{title}, mean over {window} steps" if window > 1 else title
+    return picture(
+        name, caption, draw_series, (5.2, 3.0), series=series, looks=looks, y_label=label, is_share=is_share
+    )
+
+
+def calibration_picture(calibrations: Mapping[str, CalibrationBins], looks: Mapping[str, Look]) -> Picture:
+    """Draw realised against predicted success rates."""
+    caption = "Realised against predicted success rate"
+    return picture(
+        "calibration", caption, draw_calibration, (5.2, 4.2), calibrations=calibrations, looks=looks
+    )
 
 
 def fate_pictures(fates: Mapping[str, Mapping[str, int]], *, row_height: float) -> dict[str, Picture]:

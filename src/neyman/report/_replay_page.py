@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from neyman.report._calibration import CalibrationBins, calibration_bins
-from neyman.report._figures import draw_calibration, draw_intervals, draw_over_passes
+from neyman.report._figures import draw_intervals, draw_over_passes
 from neyman.report._format import number, plural
 from neyman.report._looks import Look, fate_order, looks
-from neyman.report._pictures import fate_pictures
+from neyman.report._pictures import calibration_picture, fate_pictures
 from neyman.report._svg import Picture, picture
 from neyman.report._templates import fill
 
@@ -60,7 +60,7 @@ def replay_page(summary: Mapping[str, Any]) -> str:
         pictures={
             **_interval_pictures(summary, styles),
             **fate_pictures(fates, row_height=0.42),
-            **_calibration_picture(calibrations, styles),
+            **({"calibration": calibration_picture(calibrations, styles)} if calibrations else {}),
         },
     )
 
@@ -107,15 +107,3 @@ def _interval_pictures(summary: Mapping[str, Any], styles: Mapping[str, Look]) -
             "passes over the prompts",
         ),
     }
-
-
-def _calibration_picture(
-    calibrations: Mapping[str, CalibrationBins], styles: Mapping[str, Look]
-) -> dict[str, Picture]:
-    caption = "Realised against predicted success rate"
-    data = {"calibrations": calibrations, "looks": styles}
-    return (
-        {"calibration": picture("calibration", caption, draw_calibration, (5.2, 4.2), **data)}
-        if calibrations
-        else {}
-    )

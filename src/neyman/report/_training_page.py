@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from neyman.report._figures import draw_accuracy, draw_allocation, draw_calibration
+from neyman.report._figures import draw_allocation
 from neyman.report._findings import Findings, StrategyFindings, analyse, costs_of
 from neyman.report._format import Cell, interval, number, percent, plural, shorten, significant
 from neyman.report._groups import Allocation
 from neyman.report._looks import Look, fate_order, looks
-from neyman.report._pictures import fate_pictures, series_pictures
+from neyman.report._pictures import accuracy_picture, calibration_picture, fate_pictures, series_picture
 from neyman.report._runs import Run, load_runs
-from neyman.report._series import Series, step_series
-from neyman.report._stats import Interval, value_at
+from neyman.report._series import step_series
+from neyman.report._stats import NAN, Interval, value_at
 from neyman.report._svg import Picture, picture
 from neyman.report._templates import fill, write_report_files, write_text
 from neyman.report._training_summary import summarise
 from neyman.report._verdict import Verdict, verdict
 
-_COSTS = {"rollouts": "cumulative rollouts", "tokens": "cumulative tokens"}
+_ALLOCATED_OVER = {"predicted": "predicted success rate", "realised": "realised success rate of the group"}
 
 
 def render(runs: Sequence[Run], out: str | Path, *, title: str, reference: str | None = None) -> Path:
@@ -62,8 +62,7 @@ def summary(runs: Sequence[Run], *, reference: str | None = None) -> dict[str, o
 
     Args:
         runs: of one task, each strategy and seed once.
-        reference: the strategy that others are compared with; it may be absent. None takes the first baseline of the
-            runs' settings, else "uniform".
+        reference: see `render`.
 
     Returns:
         The figures.
@@ -81,8 +80,7 @@ def write_report(path: str | Path, *, title: str | None = None, reference: str |
     Args:
         path: the directory that holds the runs, or one run.
         title: the page's heading; by default the strategies and the task.
-        reference: the strategy that others are compared with; it may be absent. None takes the first baseline of the
-            runs' settings, else "uniform".
+        reference: see `render`.
 
     Returns:
         The report's path.
@@ -108,25 +106,11 @@ def _title(findings: Findings) -> str:
 def _page(findings: Findings, outcome: Verdict, title: str) -> str:
     styles = looks([s.strategy for s in findings.strategies], findings.reference)
     evaluated = [s for s in findings.strategies if any(len(run.accuracy) for run in s.runs)]
+    allocations = {
+        kind: {s.strategy: a for s in findings.strategies if (a := s.allocations[kind]) is not None}
+        for kind in _ALLOCATED_OVER
+    }
     calibrations = {s.strategy: s.calibration for s in findings.strategies if s.calibration is not None}
-    fates = {s.strategy: {f: r for f, (r, _) in s.fates.items() if r} for s in findings.strategies if s.fates}
-    pictures = {
-        "accuracy": _accuracy_pictures(findings, evaluated, styles),
-        "effective": _step_pictures(findings, styles, "metrics", (
-            ("effective_ratio", "Effective ratio", "effective ratio", True),
-            ("success_rate", "Success rate of the rollouts", "success rate", True),
-        )),
-        "training": _step_pictures(findings, styles, "trainer", (
-            ("grad_norm", "Gradient norm", "gradient norm", False),
-            ("entropy", "Entropy of the policy", "entropy, nats per token", False),
-        )),
-        **(fate_pictures(fates, row_height=0.52) if fates else {"fates": None}),
-    }  # fmt: skip
-    if calibrations:
-        pictures["calibration"] = picture(
-            "calibration", "Realised against predicted success rate", draw_calibration, (5.2, 4.2),
-            calibrations=calibrations, looks=styles,
-        )  # fmt: skip
     return fill(
         "training.html.j2",
         title=title,
@@ -135,10 +119,13 @@ def _page(findings: Findings, outcome: Verdict, title: str) -> str:
         findings=findings,
         verdict=outcome,
         looks=styles,
-        pictures=pictures,
+        pictures=_pictures(findings, evaluated, styles)
+        | _allocation_pictures(allocations, styles)
+        | ({"calibration": calibration_picture(calibrations, styles)} if calibrations else {}),
         evaluated=[s.strategy for s in evaluated],
         milestones=_milestones(findings, evaluated),
-        allocations=_allocations(findings, styles),
+        allocated_over=_ALLOCATED_OVER,
+        allocations=allocations,
         effective=_effective_table(findings),
         calibrations=calibrations,
         fates=fate_order(s.fates for s in findings.strategies),
@@ -160,23 +147,52 @@ def _facts(findings: Findings) -> list[str]:
     ]
 
 
-def _accuracy_pictures(
+def _pictures(
     findings: Findings, evaluated: Sequence[StrategyFindings], styles: Mapping[str, Look]
-) -> list[Picture]:
-    return [
-        picture(
-            f"accuracy-{cost}",
-            f"Accuracy against {words}",
-            draw_accuracy,
-            curves={s.strategy: s.curves[cost] for s in evaluated},
-            seeds={s.strategy: [(costs_of(r, cost), r.accuracy) for r in s.runs] for s in evaluated},
-            looks=styles,
-            x_label=words,
-            target=findings.target if cost == "rollouts" else float("nan"),
+) -> dict[str, Any]:
+    def accuracy(cost: str, target: float = NAN) -> Picture:
+        seeds = {s.strategy: [(costs_of(r, cost), r.accuracy) for r in s.runs] for s in evaluated}
+        words = f"cumulative {cost}"
+        return accuracy_picture(
+            f"accuracy-{cost}", f"Accuracy against {words}", seeds, styles, cost=words, target=target
         )
-        for cost, words in _COSTS.items()
-        if evaluated
-    ]
+
+    def over_steps(source: str, key: str, title: str, label: str, *, is_share: bool = False) -> Picture:
+        series = {s.strategy: step_series(s.runs, source, key) for s in findings.strategies}
+        name = f"{source}-{key.replace('_', '-')}"
+        return series_picture(name, title, series, styles, label=label, is_share=is_share)
+
+    fates = {s.strategy: {f: r for f, (r, _) in s.fates.items() if r} for s in findings.strategies if s.fates}
+    return {
+        "accuracy": [accuracy("rollouts", findings.target), accuracy("tokens")] if evaluated else [],
+        "effective": [
+            over_steps("metrics", "effective_ratio", "Effective ratio", "effective ratio", is_share=True),
+            over_steps(
+                "metrics", "success_rate", "Success rate of the rollouts", "success rate", is_share=True
+            ),
+        ],
+        "training": [
+            over_steps("trainer", "grad_norm", "Gradient norm", "gradient norm"),
+            over_steps("trainer", "entropy", "Entropy of the policy", "entropy, nats per token"),
+        ],
+        **(fate_pictures(fates, row_height=0.52) if fates else {"fates": None}),
+    }
+
+
+def _allocation_pictures(
+    allocations: Mapping[str, Mapping[str, Allocation]], styles: Mapping[str, Look]
+) -> dict[str, list[Picture]]:
+    return {
+        kind: [
+            picture(
+                f"allocation-{kind}-{show}", title, draw_allocation, (5.2, 3.0),
+                bins=bins, looks=styles, show=show, x_label=_ALLOCATED_OVER[kind],
+            )
+            for show, title in (("mean", "Rollouts per group"), ("share", "Share of all rollouts"))
+        ]
+        for kind, bins in allocations.items()
+        if bins
+    }  # fmt: skip
 
 
 def _milestones(findings: Findings, evaluated: Sequence[StrategyFindings]) -> list[tuple[str, list[Cell]]]:
@@ -191,45 +207,6 @@ def _milestones(findings: Findings, evaluated: Sequence[StrategyFindings]) -> li
         return interval(Interval(mean, low, high, len(s.runs)).within(0.0, 1.0), 1, 100.0, " %")
 
     return [(number(at), [accuracy(s, at) for s in evaluated]) for at in np.linspace(0.0, end, 5)]
-
-
-def _allocations(findings: Findings, styles: Mapping[str, Look]) -> list[dict[str, Any]]:
-    """Rollouts over the predicted and over the realised success rate, with their pictures."""
-    note = (
-        "All-failed and all-solved groups have bins of their own at the ends. A group of few rollouts can only land on "
-        "few rates, so the shares jump from bin to bin."
-    )
-    kinds: tuple[tuple[str, str, str, str, Callable[[StrategyFindings], Allocation | None]], ...] = (
-        ("predicted", "predicted success rate", "No strategy predicted anything.", "", lambda s: s.by_predicted),
-        ("realised", "realised success rate of the group", "No group was written.", note, lambda s: s.by_realised),
-    )  # fmt: skip
-    sections = []
-    for kind, words, absent, note_, pick in kinds:
-        bins = {s.strategy: a for s in findings.strategies if (a := pick(s)) is not None}
-        pictures = [
-            picture(
-                f"allocation-{kind}-{show}", title, draw_allocation, (5.2, 3.0),
-                bins=bins, looks=styles, show=show, x_label=words,
-            )
-            for show, title in (("mean", "Rollouts per group"), ("share", "Share of all rollouts"))
-            if bins
-        ]  # fmt: skip
-        sections.append({"words": words, "absent": absent, "note": note_, "bins": bins, "pictures": pictures})
-    return sections
-
-
-def _step_pictures(
-    findings: Findings,
-    styles: Mapping[str, Look],
-    source: str,
-    names: Sequence[tuple[str, str, str, bool]],
-) -> list[Picture]:
-    figures: list[tuple[str, str, str, bool, dict[str, Series | None]]] = [
-        (f"{source}-{key.replace('_', '-')}", title, label, is_share,
-         {s.strategy: step_series(s.runs, source, key) for s in findings.strategies})
-        for key, title, label, is_share in names
-    ]  # fmt: skip
-    return series_pictures(figures, styles)
 
 
 def _effective_table(findings: Findings) -> dict[str, Any]:
