@@ -39,9 +39,6 @@ def draw_accuracy(
         looks: strategy -> look.
         x_label: the cost, with its unit.
         target: accuracy of a dotted line across; NaN draws none.
-
-    Returns:
-        The axes.
     """
     for name, curve in curves.items():
         look = looks[name]
@@ -112,15 +109,7 @@ def draw_calibration(
 
 
 def draw_fates(axes: Axes, fates: Mapping[str, Mapping[str, int]]) -> Axes:
-    """Draw rollouts by fate: one bar per strategy, in shares of the rollouts requested.
-
-    Args:
-        axes: to draw on.
-        fates: strategy -> fate -> rollouts; the first strategy is on top.
-
-    Returns:
-        The axes.
-    """
+    """Draw strategy -> fate -> rollouts: one bar per strategy, in shares of the rollouts requested."""
     names = list(fates)
     order = fate_order(fates.values())
     left = np.zeros(len(names))
@@ -152,18 +141,7 @@ def draw_intervals(
     label: str,
     mark: float | None = None,
 ) -> Axes:
-    """Draw a figure of each strategy as a point with its interval.
-
-    Args:
-        axes: to draw on.
-        entries: strategy -> {"mean", "low", "high"}; the first is on top.
-        looks: strategy -> look.
-        label: the figure, with its unit.
-        mark: a value that gets a dotted line.
-
-    Returns:
-        The axes.
-    """
+    """Draw each strategy's {"mean", "low", "high"} as a point with its interval; ``mark`` gets a dotted line."""
     for place, (name, entry) in enumerate(entries.items()):
         mean, low, high = (entry[key] for key in ("mean", "low", "high"))
         if mean is None:
@@ -186,18 +164,7 @@ def draw_over_passes(
     *,
     label: str,
 ) -> Axes:
-    """Draw a figure of each strategy over the passes of the record.
-
-    Args:
-        axes: to draw on.
-        series: strategy -> values; None is unknown.
-        at: the passes of the values.
-        looks: strategy -> look.
-        label: the figure, with its unit.
-
-    Returns:
-        The axes.
-    """
+    """Draw each strategy's values over the passes ``at`` which they stand; None is unknown."""
     for name, values in series.items():
         known = [(x, y) for x, y in zip(at, values, strict=True) if y is not None]
         points = np.array(known, dtype=np.float64).reshape(-1, 2)

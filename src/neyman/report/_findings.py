@@ -83,7 +83,7 @@ class Findings:
         pairwise: (one, other) -> difference in final accuracy at equal rollouts, for every pair of strategies,
             at the level at which all intervals hold together (Bonferroni).
         pairwise_level: that level.
-        notes: what limits the comparison.
+        notes: limits of the comparison.
     """
 
     main: str | None
@@ -110,7 +110,7 @@ class Findings:
         return next(s for s in self.strategies if s.strategy == strategy)
 
 
-def roles(runs: Sequence[Run]) -> tuple[str | None, str]:
+def _roles(runs: Sequence[Run]) -> tuple[str | None, str]:
     """Strategy that the runs' settings put to the test, and its first baseline; else None and "uniform"."""
     stated = {
         (str(run.config["strategy"].get("name")), *map(str, run.config["baselines"]))
@@ -143,23 +143,20 @@ def analyse(runs: Sequence[Run], reference: str | None = None) -> Findings:
         O(runs x (evals + groups)).
     """
     _check_comparable(runs)
-    main, baseline = roles(runs)
+    main, baseline = _roles(runs)
     reference = baseline if reference is None else reference
     main = None if main == reference else main
     names = sorted({run.strategy for run in runs}, key=lambda name: (name != reference, name))
     by_name = {name: sorted((r for r in runs if r.strategy == name), key=lambda r: r.seed) for name in names}
     common = {cost: _smallest_total(runs, cost) for cost in COSTS}
     at_common = {name: _at_common(by_name[name], common) for name in names}
-    anchor = at_common.get(reference, {}).get("rollouts", {})
-    target = mean_interval(list(anchor.values())).mean
-    rng = np.random.default_rng(0)  # the bootstrap of more than six seeds: the same runs give the same page
+    base = at_common.get(reference, {})
+    target = mean_interval(list(base.get("rollouts", {}).values())).mean
+    rng = np.random.default_rng(0)  # a fixed seed, so that the same runs give the same page
     strategies = []
     for name in names:
-        against: dict[str, Paired | None] = {}
-        if name != reference:
-            for cost in COSTS:
-                base = at_common.get(reference, {}).get(cost, {})
-                against[cost] = paired_difference(at_common[name][cost], base, rng)
+        costs = COSTS if name != reference else ()
+        against = {cost: paired_difference(at_common[name][cost], base.get(cost, {}), rng) for cost in costs}
         strategies.append(_strategy_findings(name, by_name[name], at_common[name], against, target))
     pairs = list(itertools.combinations(names, 2))
     level = 1.0 - 0.05 / max(len(pairs), 1)
@@ -203,11 +200,10 @@ def _smallest_total(runs: Sequence[Run], cost: str) -> float:
 
 
 def _at_common(runs: Sequence[Run], common: Mapping[str, float]) -> dict[str, dict[int, float]]:
+    # Without a common cost there is no accuracy to compare: an empty entry, not one of NaN.
     return {
-        cost: {run.seed: value_at(costs_of(run, cost), run.accuracy, common[cost]) for run in runs}
-        if not np.isnan(common[cost])
-        else {}
-        for cost in COSTS
+        cost: {run.seed: value_at(costs_of(run, cost), run.accuracy, at) for run in runs if not np.isnan(at)}
+        for cost, at in common.items()
     }
 
 
@@ -230,7 +226,7 @@ def _strategy_findings(
         curves={c: accuracy_curve([(costs_of(run, c), run.accuracy) for run in runs]) for c in COSTS},
         effective_ratio=mean_interval([_effective_ratio(run) for run in runs]).within(0.0, 1.0),
         effective_per_1000=mean_interval([_effective_per_1000(run) for run in runs]).within(0.0),
-        fates=fates_of(runs),
+        fates=_fates_of(runs),
         rollouts=sum(int(run.rollouts[-1]) for run in runs if len(run.rollouts)),
         calibration=calibration(groups),
         allocations={
@@ -242,7 +238,7 @@ def _strategy_findings(
     )
 
 
-def fates_of(runs: Sequence[Run]) -> dict[str, tuple[int, int]]:
+def _fates_of(runs: Sequence[Run]) -> dict[str, tuple[int, int]]:
     """Sum fate -> (rollouts, tokens) over runs, in the ledger's order.
 
     ``unsettled`` are rollouts requested that have no fate yet: in flight or held by open groups.

@@ -7,6 +7,7 @@ that has not caught up yet thus never mixes two futures.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,18 +19,18 @@ from neyman._files.json import RepeatedFieldError, loads
 from neyman._files.limits import numbered_lines, read_bytes
 from neyman.errors import ArgumentError, StateError
 
-_LARGEST = 2**53  # up to which sums of counts are exact, and far beyond what a run takes
+_LARGEST = 2**53  # up to here sums of counts are exact as floats; no run comes near it
 
 
 @dataclass(frozen=True)
 class Record:
-    """One JSON object and where it stands, so that every complaint can name the place."""
+    """One JSON object and its place, which every error message names."""
 
     where: str
     data: dict[str, Any]
 
     def get(self, key: str) -> Any:
-        """Return a value that must be there."""
+        """Return a required value."""
         if key not in self.data:
             raise StateError(
                 f"{self.where}: {key!r} is missing, got the keys {sorted(map(str, self.data))}; "
@@ -90,7 +91,7 @@ def _float(value: float) -> float:
 
 @dataclass
 class Events:
-    """What a metrics file holds after resumes were sorted out."""
+    """Steps and evaluations of a metrics file, without those that a resume replaced."""
 
     steps: list[Record] = field(default_factory=list)
     evals: list[Record] = field(default_factory=list)
@@ -116,7 +117,7 @@ def read_object(path: Path) -> Record:
 
 
 def read_events(path: Path) -> Events:
-    """Return the step and eval lines of a metrics file in order, without what a resume wrote again.
+    """Return the step and eval lines of a metrics file in order, without those that a resume replaced.
 
     A line that a kill cut short (the last one, or one that opens an object and never closes it) is left out
     and named in ``notes``.
@@ -158,17 +159,14 @@ def _numbered(path: Path) -> Iterator[tuple[int, bytes, bool]]:
     if not path.exists():
         return
     with path.open("rb") as file:
-        before = None
-        for number, line in numbered_lines(file, path):
-            if before is not None:
-                yield *before, False
-            before = number, line
-        if before is not None:
-            yield *before, True
+        lines = itertools.chain(numbered_lines(file, path), (None,))
+        for line, following in itertools.pairwise(lines):
+            if line is not None:
+                yield *line, following is None
 
 
 def _append(events: Events, record: Record) -> int:
-    """Add a line, dropping what it supersedes; return how many lines that were."""
+    """Add a line, dropping those that it supersedes; return their number."""
     kind, step = record.get("event"), record.integer("step")
     if kind not in ("step", "eval"):
         return 0  # other events may be added to the format; they are no concern of the report

@@ -58,12 +58,7 @@ def calibration_picture(calibrations: Mapping[str, CalibrationBins], looks: Mapp
 
 
 def fate_pictures(fates: Mapping[str, Mapping[str, int]], *, row_height: float) -> dict[str, Picture]:
-    """Draw rollouts by fate, wide for desks and narrow for phones.
-
-    Args:
-        fates: strategy -> fate -> rollouts.
-        row_height: of a strategy's bar, in inches.
-    """
+    """Draw strategy -> fate -> rollouts, wide for desks and narrow for phones; ``row_height`` is in inches."""
     height = 0.9 + row_height * len(fates)
     return {
         name: picture(name.replace("_", "-"), "Rollouts by fate", draw_fates, (width, height), fates=fates)

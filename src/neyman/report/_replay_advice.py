@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neyman.report._stats import Interval, paired_difference
+from neyman.report._stats import Interval, mean_interval
 
 _PROBING, _FULL = "sara", "dynamic-sampling"
 
@@ -23,21 +23,12 @@ def saving(runs: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> Interval | No
     Returns:
         The mean over seeds with its interval; None where not both were replayed, or one bought no group.
     """
-    if not {_PROBING, _FULL} <= set(runs):
-        return None
-    waste = {
-        name: {
-            seed: float(figures["waste_factor_full"])
-            for seed, figures in runs[name].items()
-            if figures["waste_factor_full"]
-        }
+    waste = [
+        {seed: one["waste_factor_full"] for seed, one in runs.get(name, {}).items()}
         for name in (_PROBING, _FULL)
-    }
-    share = {
-        seed: waste[_PROBING][seed] / waste[_FULL][seed] for seed in waste[_PROBING] if seed in waste[_FULL]
-    }
-    paired = paired_difference(dict.fromkeys(share, 1.0), share, np.random.default_rng(0))
-    return None if paired is None else paired.interval
+    ]
+    shared = [seed for seed in sorted(waste[0]) if waste[0][seed] and waste[1].get(seed)]
+    return mean_interval([1.0 - waste[0][seed] / waste[1][seed] for seed in shared]) if shared else None
 
 
 def advice(

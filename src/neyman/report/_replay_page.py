@@ -19,17 +19,7 @@ REFERENCE = "uniform"
 
 
 def replay_page(summary: Mapping[str, Any]) -> str:
-    """Return the page as text.
-
-    Args:
-        summary: the content of ``summary.json``.
-
-    Raises:
-        MissingExtraError: matplotlib or jinja2 is not installed.
-
-    Guarantee: it needs no network and runs no script; every foreign string is escaped. The same summary gives
-    the same bytes with the same matplotlib.
-    """
+    """Return the page of a summary as text; the same summary gives the same bytes with the same matplotlib."""
     strategies, options, found = summary["strategies"], summary["options"], summary["found"]
     styles = looks(strategies, REFERENCE)
     fates = {

@@ -38,12 +38,12 @@ class Run:
 
     Attributes:
         path: the directory.
-        strategy, seed, task, estimator: what was run.
+        strategy, seed, task, estimator: the names in ``run.json``.
         budget: rollouts per step.
         planned_steps: steps the run was to take.
         config: the resolved configuration.
-        is_finished: whether ``done.json`` says so.
-        wall_seconds: what it took; NaN where unknown.
+        is_finished: true where ``done.json`` marks the run as complete.
+        wall_seconds: duration of the run; NaN where unknown.
         step: step numbers, ``[steps]``; the arrays below are per step.
         rollouts, tokens, seconds: cumulative at the end of the step, everything requested included.
         metrics: the step's own figures by name; NaN where a step lacks one.
@@ -54,7 +54,7 @@ class Run:
         problems: test problems of the last evaluation; 0 without any.
         is_exact: whether accuracies are exact success rates, not sampled ones.
         groups: every group.
-        notes: what a reader should know, e.g. a half-written line.
+        notes: warnings for the reader, e.g. of a half-written line.
     """
 
     path: Path
@@ -86,7 +86,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The run in words."""
+        """Name for sentences, such as "vip, seed 3"."""
         return f"{self.strategy}, seed {self.seed}"
 
 
@@ -199,7 +199,7 @@ def _metrics(records: list[Record], key: str) -> dict[str, FloatP]:
 
 
 def _account(record: Record) -> dict[str, tuple[int, int]]:
-    """Return fate -> (rollouts, tokens); a bare number stands for rollouts whose tokens were not counted."""
+    """Read fate -> (rollouts, tokens); a bare number stands for rollouts whose tokens were not counted."""
     entries = record.data.get("account") or {}
     if not isinstance(entries, dict):
         raise StateError(f"{record.where}: 'account' must map fates to counts, got {entries!r:.80}")

@@ -1,4 +1,4 @@
-"""A strategy's figures over steps, averaged over seeds."""
+"""Figures of a strategy over steps, averaged over seeds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 from neyman._checks import FloatP, IntP
 from neyman.report._runs import Run
+
+PARTS = ("first", "last", "all")
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,10 @@ class Series:
     smooth: FloatP  # [steps], the mean's moving average
     window: int  # steps in that average, ends cut short
 
-    def part(self, which: str) -> float:
+    def part(self, name: str) -> float:
         """Mean over the ``first`` or ``last`` quarter of the steps, or over ``all``; NaN without any."""
         quarter = max(1, len(self.mean) // 4)
-        span = {"first": slice(None, quarter), "last": slice(-quarter, None), "all": slice(None)}[which]
+        span = dict(zip(PARTS, (slice(None, quarter), slice(-quarter, None), slice(None)), strict=True))[name]
         values = self.mean[span]
         return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
@@ -61,7 +63,7 @@ def series_of(columns: Sequence[tuple[IntP, FloatP]]) -> Series | None:
 
 
 def _mean(rows: FloatP) -> FloatP:
-    """Mean over the first axis of what is finite; NaN where nothing is."""
+    """Mean of the finite values over the first axis; NaN where there are none."""
     known = np.isfinite(rows)
     count = known.sum(axis=0)
     total = np.where(known, rows, 0.0).sum(axis=0)

@@ -55,7 +55,6 @@ class Curve:
     """Accuracy over a cost, on a grid common to the seeds."""
 
     x: FloatP  # [points]
-    seeds: FloatP  # [seeds, points]
     mean: FloatP  # [points]
     low: FloatP  # [points], NaN with one seed
     high: FloatP
@@ -196,12 +195,12 @@ def accuracy_curve(curves: Sequence[tuple[ArrayLike, ArrayLike]], points: int = 
     pairs = [pair for pair in (_points(x, y) for x, y in curves) if len(pair[0])]
     if not pairs:
         empty = np.zeros(0)
-        return Curve(empty, np.zeros((0, 0)), empty, empty, empty)
+        return Curve(empty, empty, empty, empty)
     first, last = max(xs[0] for xs, _ in pairs), min(xs[-1] for xs, _ in pairs)
     x = np.linspace(first, last, points) if last > first else np.array([first])
     seeds = np.array([np.interp(x, xs, ys) for xs, ys in pairs])
     mean, half = seeds.mean(axis=0), _student_half_width(seeds)
-    return Curve(x, seeds, mean, mean - half, mean + half)
+    return Curve(x, mean, mean - half, mean + half)
 
 
 def paired_difference(
@@ -219,7 +218,7 @@ def paired_difference(
         The differences with Student's interval and the bootstrap's; None where no seed is shared.
 
     Guarantee:
-        As ``mean_interval``. Pairs remove what a seed does to both (its first policy, its prompts' order).
+        As ``mean_interval``. Pairs remove a seed's effects on both strategies (first policy, order of prompts).
 
     Cost:
         That of the bootstrap.

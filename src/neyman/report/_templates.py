@@ -40,16 +40,7 @@ def fill(template: str, **values: Any) -> str:
 
 
 def write_report_files(folder: Path, summary: Mapping[str, Any], page: str) -> Path:
-    """Write ``summary.json`` and ``report.html``, each whole or not at all.
-
-    Args:
-        folder: the directory, which exists.
-        summary: the figures, JSON-safe.
-        page: the report as text.
-
-    Returns:
-        The report's path.
-    """
+    """Write ``summary.json`` and ``report.html``, each whole or not at all, and return the report's path."""
     text = json.dumps(summary, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_text(folder / "summary.json", text)
     return write_text(folder / "report.html", page)
@@ -57,7 +48,7 @@ def write_report_files(folder: Path, summary: Mapping[str, Any], page: str) -> P
 
 def write_text(path: Path, text: str) -> Path:
     """Write a text file, whole or not at all, and return its path."""
-    # JSON spells half of a surrogate pair as "\ud800" too, so what cannot be encoded stays readable in both files.
+    # Half of a surrogate pair cannot be encoded; "\ud800" in its place is how JSON spells it.
     write_atomic(path, text.encode("utf-8", "backslashreplace"))
     return path
 

@@ -15,7 +15,7 @@ from neyman.report._groups import Allocation
 from neyman.report._looks import Look, fate_order, looks
 from neyman.report._pictures import accuracy_picture, calibration_picture, fate_pictures, series_picture
 from neyman.report._runs import Run, load_runs
-from neyman.report._series import step_series
+from neyman.report._series import PARTS, step_series
 from neyman.report._stats import NAN, Interval, value_at
 from neyman.report._svg import Picture, picture
 from neyman.report._templates import fill, write_report_files, write_text
@@ -239,11 +239,12 @@ def _effective_table(findings: Findings) -> dict[str, Any]:
 
 
 def _training_rows(findings: Findings) -> list[tuple[str, list[Cell]]]:
-    rows: list[tuple[str, list[Cell]]] = []
-    for key in ("grad_norm", "entropy", "loss", "reward"):
-        for s in findings.strategies:
-            series = step_series(s.runs, "trainer", key)
-            if series is not None:
-                parts = [significant(series.part(which)) for which in ("first", "last", "all")]
-                rows.append((key.replace("grad_norm", "gradient norm"), [s.strategy, *parts]))
-    return rows
+    return [
+        (
+            key.replace("grad_norm", "gradient norm"),
+            [s.strategy, *(significant(series.part(part)) for part in PARTS)],
+        )
+        for key in ("grad_norm", "entropy", "loss", "reward")
+        for s in findings.strategies
+        if (series := step_series(s.runs, "trainer", key)) is not None
+    ]
