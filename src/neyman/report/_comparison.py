@@ -131,6 +131,7 @@ def _arm(name: str, runs: Runs, seeds: tuple[int, ...], grid: FloatP) -> Arm:
         [[np.interp(grid, curve["rollouts"], curve["accuracy"]) for curve in row] for row in recorded]
     )  # [settings, seeds, points]
     final = curves[:, :, -1]
+    # The mean over the other seeds: a seed that chose its own setting would be reported at its luckiest.
     others = final if len(seeds) == 1 else (final.sum(axis=1, keepdims=True) - final) / (len(seeds) - 1)
     chosen = others.argmax(axis=0)
     return Arm(
@@ -165,6 +166,7 @@ def flip_test(differences: ArrayLike) -> float:
         signs: NDArray[Any] = np.array(list(itertools.product((1.0, -1.0), repeat=len(d))))
     else:
         signs = np.random.default_rng(0).choice((1.0, -1.0), size=(_RESAMPLES, len(d)))
+    # Sums of the same numbers in another order differ by rounding, and must count as equal.
     return float((np.abs(signs @ d) >= abs(d.sum()) - 1e-12).mean())
 
 

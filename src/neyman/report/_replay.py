@@ -19,11 +19,11 @@ CANNOT_KNOW = (
 )
 _POINTS = 24  # of the curves over passes
 
-Run = tuple[str, int, Mapping[str, Any]]
+ReplayedRun = tuple[str, int, Mapping[str, Any]]  # strategy, seed, figures
 
 
 def replay_summary(
-    runs: Sequence[Run],
+    runs: Sequence[ReplayedRun],
     *,
     found: Mapping[str, Any],
     found_sentences: Sequence[str],
@@ -34,7 +34,7 @@ def replay_summary(
     """Return the content of ``summary.json``.
 
     Args:
-        runs: (strategy, seed, figures) of each run.
+        runs: each strategy's figures per seed.
         found: the content of the logs: files, prompts, visits, rollouts.
         found_sentences: the same as sentences.
         difficulty: the plan at the replay's group size; None where the record allows none.
