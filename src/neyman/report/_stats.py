@@ -311,9 +311,8 @@ def cost_to_reach(curves: Sequence[tuple[ArrayLike, ArrayLike]], target: float, 
         return Reach(target, costs, reached, mean_interval(costs, level).within(0.0))
     ends = [_points(x, y)[0] for x, y in curves]
     floor = [min(cost, xs[-1]) for cost, xs in zip(costs, ends, strict=True) if len(xs)]
-    return Reach(
-        target, costs, reached, Interval(float(np.mean(floor)) if floor else NAN, NAN, NAN, len(floor))
-    )
+    bound = float(np.mean(floor)) if floor else NAN
+    return Reach(target, costs, reached, Interval(bound, NAN, NAN, len(floor)))
 
 
 def _student_half_width(seeds: FloatP, level: float = 0.95) -> FloatP:

@@ -27,11 +27,7 @@ class Picture:
 
 
 def picture(
-    name: str,
-    caption: str,
-    draw: Callable[..., object],
-    size: tuple[float, float] = (5.2, 3.3),
-    **data: Any,
+    name: str, caption: str, draw: Callable[..., object], size: tuple[float, float] = (5.2, 3.3), **data: Any
 ) -> Picture:
     """Draw data with one of the functions of `_figures`, see `svg`."""
     return Picture(caption, svg(name, caption, lambda axes: draw(axes, **data), size))
