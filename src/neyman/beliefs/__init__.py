@@ -17,7 +17,9 @@ from neyman.beliefs._protocol import Belief as Belief
 from neyman.beliefs._published_gp import PublishedGP as PublishedGP
 from neyman.beliefs._residual import BinomialResidual as BinomialResidual
 from neyman.beliefs._ridge import Ridge as Ridge
+from neyman.beliefs._state import check_state as check_state
 from neyman.beliefs._streaks import Streaks as Streaks
+from neyman.beliefs._table import checked_counts as checked_counts
 from neyman.randomness import PromptId as PromptId
 
 __all__ = [
@@ -32,6 +34,8 @@ __all__ = [
     "StateDynamics",
     "Streaks",
     "beta_parameters",
+    "check_state",
+    "checked_counts",
     "default",
     "for_variant",
     "match_beta",

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, IntP, integer, prompt_ids, real
+from neyman._checks import FloatP, IntP, prompt_ids, real
 from neyman.beliefs._families import BetaFamily
-from neyman.beliefs._state import check_clock, check_number, check_state, pack_array
-from neyman.beliefs._table import PromptTable, checked_counts
+from neyman.beliefs._state import check_number
+from neyman.beliefs._stored import StoredBelief, WithoutFeatures
+from neyman.beliefs._table import PromptTable
 from neyman.errors import ArgumentError, StateError
 from neyman.randomness import PromptId
 
-_VERSION = 1
-_KEYS = ("clock", "pool_successes", "pool_trials", "ids", "successes", "trials", "seen")
+_COLUMNS: Final[Mapping[str, Any]] = {"successes": np.float64, "trials": np.float64, "seen": np.int64}
 
 
 @final
-class Counts(BetaFamily):
+class Counts(BetaFamily, WithoutFeatures, StoredBelief):
     """A discounted Beta-Bernoulli per prompt.
 
     ``p | data ~ Beta(a + S, b + N - S)`` with the evidence ``S <- discount S + s``, ``N <- discount N + n``
@@ -50,7 +49,8 @@ class Counts(BetaFamily):
         [0.8, 0.1, 0.5]
     """
 
-    uses_features = False
+    KIND = "counts"
+    KEYS = ("pool_successes", "pool_trials", "ids", *_COLUMNS)
 
     def __init__(
         self,
@@ -60,18 +60,16 @@ class Counts(BetaFamily):
         prior: str | tuple[float, float] = "pool",
         strength: float = 2.0,
     ) -> None:
-        self._discount = real("discount", discount, low=0.0, high=1.0)
-        self._fade = real("fade", fade, low=0.0, high=1.0)
-        self._strength = real("strength", strength, low=0.0, open_low=True)
         self._prior = _check_prior(prior)
-        self._clock = 0
+        self._config = {
+            "discount": real("discount", discount, low=0.0, high=1.0),
+            "fade": real("fade", fade, low=0.0, high=1.0),
+            "prior": "pool" if self._prior is None else list(self._prior),
+            "strength": real("strength", strength, low=0.0, open_low=True),
+        }
         self._pool_successes = 0.0
         self._pool_trials = 0.0
-        self._table = _table()
-
-    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:  # noqa: ARG002 (the protocol's signature)
-        """Check the ids; counts need neither features nor a list of prompts."""
-        prompt_ids("ids", ids)
+        self._table = PromptTable(_COLUMNS)
 
     def prior(self) -> tuple[float, float]:
         """Return the Beta parameters of a prompt that was never seen."""
@@ -79,7 +77,8 @@ class Counts(BetaFamily):
             return self._prior
         # One pseudo-rollout at 1/2 keeps the mean inside (0, 1) when all that was seen succeeded or failed.
         mean = (self._pool_successes + 0.5) / (self._pool_trials + 1.0)
-        return self._strength * mean, self._strength * (1.0 - mean)
+        strength = self._config["strength"]
+        return strength * mean, strength * (1.0 - mean)
 
     def evidence(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return the discounted successes and trials per prompt, without the prior; 0 where never seen."""
@@ -93,77 +92,34 @@ class Counts(BetaFamily):
         a, b = self.prior()
         return a + successes, b + np.maximum(trials - successes, 0.0)
 
-    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
-
-        Raises:
-            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
-        """
-        names, s, n = checked_counts(ids, successes, trials)
-        if not names:
-            return
+    def _learn(self, names: list[PromptId], s: IntP, n: IntP) -> None:
         rows = self._table.add(names)
-        seen = self._table.column("seen")
-        # A row made just now has no evidence, so what is kept of it does not matter.
-        keep = self._kept(rows) * np.where(seen[rows] < self._clock, self._discount, 1.0)
-        for name, fresh in (("successes", s), ("trials", n)):
-            column = self._table.column(name)
-            column[rows] = column[rows] * keep + fresh
-        seen[rows] = self._clock
+        # All updates within a step are one visit, so the discount is taken once; new rows have nothing to discount.
+        earlier = self._table.column("seen")[rows] < self._clock
+        kept = self._kept(rows) * np.where(earlier, self._config["discount"], 1.0)
+        self._table.add_visit(rows, s, n, kept=kept, clock=self._clock)
         self._pool_successes += float(s.sum())
         self._pool_trials += float(n.sum())
 
-    def advance(self, steps: int = 1) -> None:
-        """Let ``steps`` training steps pass."""
-        self._clock += integer("steps", steps, low=0)
+    def _parts(self) -> dict[str, Any]:
+        pool = {"pool_successes": self._pool_successes, "pool_trials": self._pool_trials}
+        return {**pool, **self._table.state()}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, JSON-safe."""
-        return {
-            "kind": "counts",
-            "version": _VERSION,
-            "config": self._config(),
-            "clock": self._clock,
-            "pool_successes": self._pool_successes,
-            "pool_trials": self._pool_trials,
-            "ids": self._table.ids,
-            **{name: pack_array(self._table.column(name)) for name in ("successes", "trials", "seen")},
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by a saved one.
-
-        Raises:
-            StateError: another kind, version, configuration or key set, or damaged arrays.
-        """
-        check_state(state, kind="counts", version=_VERSION, config=self._config(), keys=_KEYS)
-        clock = check_clock(state["clock"])
+    def _read(self, state: Mapping[str, Any], clock: int) -> Any:
         pool = [check_number(name, state[name], low=0.0) for name in ("pool_successes", "pool_trials")]
         if pool[0] > pool[1] * (1.0 + 1e-9):
             raise StateError(f"the saved counts have {pool[0]:g} successes of {pool[1]:g} trials in the pool")
-        table = _table()
-        table.load(state["ids"], state)
-        successes, trials = table.column("successes"), table.column("trials")
-        if (successes < 0.0).any() or (successes > trials * (1.0 + 1e-9)).any():
-            raise StateError("the saved counts are outside 0 <= successes <= trials")
-        if (table.column("seen") > clock).any():
-            raise StateError("the saved counts have a visit in the future")
-        self._table = table
-        self._clock = clock
-        self._pool_successes, self._pool_trials = pool
+        table = PromptTable(_COLUMNS)
+        table.load(state)
+        table.check_visits(self.KIND, clock)
+        return table, pool
 
-    def _config(self) -> dict[str, Any]:
-        prior = "pool" if self._prior is None else list(self._prior)
-        return {"discount": self._discount, "fade": self._fade, "prior": prior, "strength": self._strength}
+    def _adopt(self, parts: Any) -> None:
+        self._table, (self._pool_successes, self._pool_trials) = parts
 
     def _kept(self, rows: IntP) -> FloatP:
-        """Return what the passing of time has left of each row's evidence."""
-        idle = self._clock - self._table.gather("seen", rows, missing=float(self._clock))
-        return np.asarray(self._fade**idle, dtype=np.float64)
-
-
-def _table() -> PromptTable:
-    return PromptTable({"successes": np.float64, "trials": np.float64, "seen": np.int64})
+        """Return the share of each row's evidence that the steps since its last visit have left."""
+        return np.asarray(self._config["fade"] ** self._table.idle(rows, self._clock), dtype=np.float64)
 
 
 def _check_prior(prior: str | tuple[float, float]) -> tuple[float, float] | None:

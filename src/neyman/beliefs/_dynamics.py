@@ -10,15 +10,13 @@ from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP, IntP, choice, integer, prompt_ids, real, sizes_per_prompt
 from neyman.beliefs._beta import beta_mixed_probability, beta_sample, expected_spread
-from neyman.beliefs._protocol import Belief
-from neyman.beliefs._state import check_clock, check_state, pack_array, unpack_array
-from neyman.beliefs._table import PromptTable, checked_counts
+from neyman.beliefs._state import pack_array, unpack_array
+from neyman.beliefs._stored import StoredBelief, WithoutFeatures
+from neyman.beliefs._table import PromptTable
 from neyman.errors import StateError
 from neyman.randomness import PromptId
 
-_VERSION = 1
-_KEYS = ("clock", "ids", "seen", "successes", "trials", "transitions", "states")
-_COUNTS = ("seen", "successes", "trials")
+_COLUMNS: Final[Mapping[str, Any]] = {"seen": np.int64, "successes": np.int64, "trials": np.int64}
 _SETTLED: Final = 1e-12  # of a transition count: what is left of the evidence is below rounding
 
 #: Dirichlet counts of a transition, row = to, column = from, in the order all wrong, mixed, all right.
@@ -31,7 +29,7 @@ PRIORS: Final[Mapping[str, FloatP]] = {
 
 
 @final
-class StateDynamics(Belief):
+class StateDynamics(WithoutFeatures, StoredBelief):
     """A hidden Markov model per prompt over the state of its group: all wrong, mixed, all right.
 
     With Dirichlet counts A (row = to, column = from, prior A0) and a distribution over states pi, uniform at first:
@@ -66,23 +64,19 @@ class StateDynamics(Belief):
         [[0.3, 0.4, 0.3], [0.333, 0.333, 0.333]]
     """
 
-    uses_features = False
+    KIND = "state_dynamics"
+    KEYS = ("ids", *_COLUMNS, "transitions", "states")
 
     def __init__(self, *, decay: float = 0.7, prior: str = "even", size: int = 8) -> None:
-        self._config: dict[str, Any] = {
+        self._config = {
             "decay": real("decay", decay, low=0.0, high=1.0),
             "prior": choice("prior", prior, tuple(PRIORS)),
             "size": integer("size", size, low=1),
         }
         self._prior = PRIORS[prior]
-        self._clock = 0
-        self._table = _table()
+        self._table = PromptTable(_COLUMNS)
         self._transitions = np.zeros((0, 3, 3))  # A, a row per prompt of the table
         self._states = np.zeros((0, 3))  # pi at the end of the last step
-
-    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:  # noqa: ARG002 (the protocol's signature)
-        """Check the ids; the model needs neither features nor a list of prompts."""
-        prompt_ids("ids", ids)
 
     def states(self, ids: Sequence[PromptId]) -> FloatP:
         """Return the chances that each prompt's group is all wrong, mixed, all right, shape (P, 3).
@@ -130,30 +124,16 @@ class StateDynamics(Belief):
         drawn = (rng.random(len(states))[:, None] >= below).sum(axis=1)
         return beta_sample(a[drawn], b[drawn], rng)
 
-    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
-
-        Raises:
-            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
-        """
-        names, s, n = checked_counts(ids, successes, trials)
-        if not names:
-            return
+    def _learn(self, names: list[PromptId], s: IntP, n: IntP) -> None:
         known = len(self._table)
         rows = self._table.add(names)
         new = len(self._table) - known
         self._transitions = np.concatenate([self._transitions, np.tile(self._prior, (new, 1, 1))])
         self._states = np.concatenate([self._states, np.tile(self._stranger(last=True), (new, 1))])
-        self._table.column("successes")[rows] += s
-        self._table.column("trials")[rows] += n
-        self._table.column("seen")[rows] = self._clock
+        self._table.add_visit(rows, s, n, kept=1, clock=self._clock)
 
-    def advance(self, steps: int = 1) -> None:
-        """Let ``steps`` training steps pass: visits become transitions, and all beliefs drift."""
-        count = integer("steps", steps, low=0)
-        if not count:
-            return
-        self._clock += count
+    def _age(self, count: int) -> None:
+        """Turn visits into transitions, and let all beliefs drift."""
         if not len(self._table):
             return
         self._settle_visits()
@@ -167,41 +147,27 @@ class StateDynamics(Belief):
             power = np.linalg.matrix_power(_columns(self._transitions), left)
             self._states = np.einsum("pij,pj->pi", power, self._states)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, JSON-safe."""
+    def _parts(self) -> dict[str, Any]:
         return {
-            "kind": "state_dynamics",
-            "version": _VERSION,
-            "config": dict(self._config),
-            "clock": self._clock,
-            "ids": self._table.ids,
-            **{name: pack_array(self._table.column(name)) for name in _COUNTS},
+            **self._table.state(),
             "transitions": pack_array(self._transitions),
             "states": pack_array(self._states),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by a saved one.
-
-        Raises:
-            StateError: another kind, version, configuration or key set, or damaged arrays.
-        """
-        check_state(state, kind="state_dynamics", version=_VERSION, config=self._config, keys=_KEYS)
-        clock, table = check_clock(state["clock"]), _table()
-        table.load(state["ids"], state)
-        successes, trials = table.column("successes"), table.column("trials")
-        if (successes < 0).any() or (successes > trials).any() or (table.column("seen") > clock).any():
-            raise StateError(
-                "the saved state_dynamics has counts outside 0 <= successes <= trials, or a visit in the future"
-            )
+    def _read(self, state: Mapping[str, Any], clock: int) -> Any:
+        table = PromptTable(_COLUMNS)
+        table.load(state)
+        table.check_visits(self.KIND, clock)
         transitions = unpack_array("transitions", state["transitions"], shape=[len(table), 3, 3])
         states = unpack_array("states", state["states"], shape=[len(table), 3])
         if not (np.isfinite(transitions).all() and (transitions.sum(axis=1) > 0.0).all()):
             raise StateError("state['transitions'] must hold finite counts with a positive sum per column")
         if not np.allclose(states.sum(axis=1), 1.0) or (states < 0.0).any():
             raise StateError("state['states'] must hold distributions over three states")
-        self._clock, self._table = clock, table
-        self._transitions, self._states = transitions, states
+        return table, transitions, states
+
+    def _adopt(self, parts: Any) -> None:
+        self._table, self._transitions, self._states = parts
 
     def _settle_visits(self) -> None:
         """Close the step: count the transitions of visited prompts, and move the others to their prediction."""
@@ -243,10 +209,6 @@ class StateDynamics(Belief):
     def _rates(self) -> tuple[FloatP, FloatP]:
         beyond = self._config["size"] + 1.0
         return np.array([1.0, 2.0, beyond]), np.array([beyond, 2.0, 1.0])
-
-
-def _table() -> PromptTable:
-    return PromptTable({"seen": np.int64, "successes": np.int64, "trials": np.int64})
 
 
 def _columns(counts: FloatP) -> FloatP:

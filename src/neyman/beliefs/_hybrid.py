@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, IntP, integer, prompt_ids, real
+from neyman._checks import FloatP, IntP, prompt_ids, real
 from neyman.beliefs._families import BetaFamily
-from neyman.beliefs._features import check_fingerprints
 from neyman.beliefs._logit_normal import rate_moments
-from neyman.beliefs._regression import FeatureRegression
-from neyman.beliefs._state import check_clock, check_state, pack_array
-from neyman.beliefs._table import PromptTable, checked_counts
-from neyman.errors import StateError
+from neyman.beliefs._regression import RegressionBelief, regression_settings
+from neyman.beliefs._table import PromptTable
 from neyman.randomness import PromptId
 
-_VERSION = 1
-_COLUMNS = ("successes", "trials", "seen")
-_KEYS = ("clock", "ids", *_COLUMNS, "features", "regression")
-_SCALES = (1.0, 0.3, 2.0, 3.0)
+_COLUMNS: Final[Mapping[str, Any]] = {"successes": np.float64, "trials": np.float64, "seen": np.int64}
 
 
 @final
-class CountsWithGP(BetaFamily):
+class CountsWithGP(BetaFamily, RegressionBelief):
     """Counts per prompt, with a Gaussian process over features as the prior mean.
 
     ``p_q | data ~ Beta(k m_q + S, k (1 - m_q) + N - S)``, S and N discounted as in ``Counts``, k the strength and
@@ -58,6 +51,10 @@ class CountsWithGP(BetaFamily):
         True
     """
 
+    KIND = "counts_with_gp"
+    KEYS = ("ids", *_COLUMNS, "features", "regression")
+    COLUMNS = _COLUMNS
+
     def __init__(
         self,
         *,
@@ -75,33 +72,12 @@ class CountsWithGP(BetaFamily):
             "fade": real("fade", fade, low=0.0, high=1.0),
             "strength": real("strength", strength, low=0.0, open_low=True),
             "residual_scale": real("residual_scale", residual_scale, low=0.0, open_low=True),
-            "landmarks": integer("landmarks", landmarks, low=0, high=4096),
-            "length_scale": real("length_scale", length_scale, low=0.0, open_low=True),
-            "level_scale": real("level_scale", level_scale, low=0.0, open_low=True),
-            "memory": real("memory", memory, low=0.0, high=1.0, open_low=True),
+            **regression_settings(landmarks, length_scale, level_scale, memory),
         }
-        self._clock = 0
-        self._table = _table()
-        self._regression = FeatureRegression(
-            landmarks=int(self._config["landmarks"]),
-            length_scale=length_scale,
-            scales=_SCALES,
-            level=level_scale,
-            memory=memory,
-        )
-
-    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
-        """Give prompts their feature rows, shape (P, F); those without features get the level alone.
-
-        Raises:
-            ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
-        """
-        names = prompt_ids("ids", ids)
-        if features is not None:
-            self._regression.register(names, features, self._contribution)
+        self._regress()
 
     def prior_mean(self, ids: Sequence[PromptId]) -> FloatP:
-        """Return what the features say about each prompt's success rate."""
+        """Return the success rate that the features predict for each prompt, before its own counts."""
         mean, variance = self._regression.predict_ids(prompt_ids("ids", ids))
         return rate_moments(mean, variance + self._config["residual_scale"] ** 2)[0]
 
@@ -115,82 +91,28 @@ class CountsWithGP(BetaFamily):
         mean, strength = self.prior_mean(names), self._config["strength"]
         return strength * mean + successes, strength * (1.0 - mean) + np.maximum(trials - successes, 0.0)
 
-    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
-
-        Raises:
-            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
-        """
-        names, s, n = checked_counts(ids, successes, trials)
-        if not names:
-            return
+    def _learn(self, names: list[PromptId], s: IntP, n: IntP) -> None:
         z = self._regression.design(names)
         weight, centre = self._contribution(names)
         self._regression.add_evidence(z, -weight, centre)
         rows = self._table.add(names)
-        seen = self._table.column("seen")
-        keep = self._kept(rows) * np.where(seen[rows] < self._clock, self._config["discount"], 1.0)
-        for name, fresh in (("successes", s), ("trials", n)):
-            column = self._table.column(name)
-            column[rows] = column[rows] * keep + fresh
-        seen[rows] = self._clock
+        earlier = self._table.column("seen")[rows] < self._clock
+        kept = self._kept(rows) * np.where(earlier, self._config["discount"], 1.0)
+        self._table.add_visit(rows, s, n, kept=kept, clock=self._clock)
         self._regression.add_evidence(z, *self._contribution(names))
 
-    def advance(self, steps: int = 1) -> None:
-        """Let ``steps`` training steps pass."""
-        count = integer("steps", steps, low=0)
-        if count:
-            self._clock += count
-            self._regression.advance(count)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, JSON-safe; of features only fingerprints and the landmarks are in it."""
-        ids = self._table.ids
-        return {
-            "kind": "counts_with_gp",
-            "version": _VERSION,
-            "config": dict(self._config),
-            "clock": self._clock,
-            "ids": ids,
-            **{name: pack_array(self._table.column(name)) for name in _COLUMNS},
-            "features": pack_array(self._regression.store.fingerprints(ids)),
-            "regression": self._regression.state(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by a saved one; register the prompts' features first.
-
-        Raises:
-            StateError: another kind, version, configuration or key set, damaged arrays, or other features.
-        """
-        check_state(state, kind="counts_with_gp", version=_VERSION, config=self._config, keys=_KEYS)
-        clock = check_clock(state["clock"])
-        parsed = self._regression.parse(state["regression"])
-        table = _table()
-        table.load(state["ids"], state)
-        successes, trials = table.column("successes"), table.column("trials")
-        if (successes < 0.0).any() or (successes > trials * (1.0 + 1e-9)).any():
-            raise StateError("the saved counts_with_gp has counts outside 0 <= successes <= trials")
-        if (table.column("seen") > clock).any():
-            raise StateError("the saved counts_with_gp has a visit in the future")
-        prints = check_fingerprints(self._regression.store, table.ids, state["features"], parsed[0])
-        self._table, self._clock = table, clock
-        self._regression.load(parsed, table.ids, prints, self._contribution)
+    def _check_columns(self, table: PromptTable, clock: int) -> None:
+        table.check_visits(self.KIND, clock)
 
     def _kept(self, rows: IntP) -> FloatP:
-        idle = self._clock - self._table.gather("seen", rows, missing=float(self._clock))
-        return np.asarray(self._config["fade"] ** idle, dtype=np.float64)
+        return np.asarray(self._config["fade"] ** self._table.idle(rows, self._clock), dtype=np.float64)
 
     def _contribution(self, names: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
-        """Return weight and empirical logit of what each prompt's last visit still tells the process."""
+        """Return weight and empirical logit of each prompt's counts, as they enter the process."""
         rows = self._table.find(names)
         successes, trials = self._table.gather("successes", rows), self._table.gather("trials", rows)
         rate = (successes + 0.5) / (trials + 1.0)
         information = trials * rate * (1.0 - rate)
         weight = information / (1.0 + self._config["residual_scale"] ** 2 * information)
-        age = self._clock - self._table.gather("seen", rows, missing=float(self._clock))
+        age = self._table.idle(rows, self._clock)
         return weight * self._regression.decay(age), np.log(rate / (1.0 - rate))
-
-
-def _table() -> PromptTable:
-    return PromptTable({"successes": np.float64, "trials": np.float64, "seen": np.int64})

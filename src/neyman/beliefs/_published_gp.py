@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, choice, integer, prompt_ids, real
+from neyman._checks import FloatP, IntP, choice, integer, prompt_ids, real
 from neyman._scipy import logit
 from neyman.beliefs._families import LogitNormalFamily
 from neyman.beliefs._features import (
@@ -18,19 +18,24 @@ from neyman.beliefs._features import (
     median_distance,
     squared_distances,
 )
-from neyman.beliefs._state import check_clock, check_number, check_state, pack_array, unpack_array
-from neyman.beliefs._table import PromptTable, checked_counts
+from neyman.beliefs._state import check_number, pack_array, unpack_array
+from neyman.beliefs._stored import StoredBelief
+from neyman.beliefs._table import PromptTable
 from neyman.errors import StateError
 from neyman.randomness import PromptId
 
-_VERSION = 1
-_COLUMNS = ("offset", "dual", "successes", "trials", "seen")
-_KEYS = ("clock", "ids", *_COLUMNS, "features", "bandwidth", "basis", "weights")
+_COLUMNS: Final[Mapping[str, Any]] = {
+    "offset": np.float64,
+    "dual": np.float64,
+    "successes": np.int64,
+    "trials": np.int64,
+    "seen": np.int64,
+}
 _JITTER = 1e-8  # keeps K_BB invertible where two prompts have the same embedding
 
 
 @final
-class PublishedGP(LogitNormalFamily):
+class PublishedGP(LogitNormalFamily, StoredBelief):
     """``p = sigmoid(g)``, ``g ~ GP(0, K)``, K radial with the median distance as bandwidth.
 
     The published recursion, at each step with the observed prompts B and their empirical rates:
@@ -68,6 +73,9 @@ class PublishedGP(LogitNormalFamily):
         [0.75, 0.661, 0.537]
     """
 
+    KIND = "published_gp"
+    KEYS = ("ids", *_COLUMNS, "features", "bandwidth", "basis", "weights")
+
     def __init__(
         self,
         *,
@@ -81,7 +89,7 @@ class PublishedGP(LogitNormalFamily):
         width: str | float = (
             "median" if bandwidth == "median" else real("bandwidth", bandwidth, low=0.0, open_low=True)
         )
-        self._config: dict[str, Any] = {
+        self._config = {
             "eps": real("eps", eps, low=1e-12, high=0.499),
             "bandwidth": width,
             "prior_mean": real("prior_mean", prior_mean, low=-30.0, high=30.0),
@@ -89,8 +97,7 @@ class PublishedGP(LogitNormalFamily):
             "landmarks": integer("landmarks", landmarks, low=1, high=4096),
             "variance": choice("variance", variance, ("plug_in", "prior")),
         }
-        self._clock = 0
-        self._table = _table()
+        self._table = PromptTable(_COLUMNS)
         self._store = FeatureStore()
         self._basis: NystromMap | None = None
         self._bandwidth: float | None = None if width == "median" else float(width)
@@ -119,68 +126,43 @@ class PublishedGP(LogitNormalFamily):
         mean = self._mean(prompt_ids("ids", ids))
         return mean, np.full(len(mean), 0.0 if self._config["variance"] == "plug_in" else 1.0)
 
-    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
-
-        Raises:
-            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
-        """
-        names, s, n = checked_counts(ids, successes, trials)
-        if not names:
-            return
+    def _learn(self, names: list[PromptId], s: IntP, n: IntP) -> None:
         before = self._mean(names)
         rows = self._table.add(names)
-        seen = self._table.column("seen")
-        same_visit = seen[rows] == self._clock
-        for name, fresh in (("successes", s), ("trials", n)):
-            column = self._table.column(name)
-            column[rows] = np.where(same_visit, column[rows], 0) + fresh
-        seen[rows] = self._clock
+        # Counts of earlier visits are dropped, as published; those of this step's other portions add up.
+        same_visit = (self._table.column("seen")[rows] == self._clock).astype(np.int64)
+        self._table.add_visit(rows, s, n, kept=same_visit, clock=self._clock)
         rates = self._table.column("successes")[rows] / self._table.column("trials")[rows]
         eps = self._config["eps"]
         target = logit(np.clip(rates, eps, 1.0 - eps))
         self._propagate(names, target - before)
         self._overwrite(names, target)
 
-    def advance(self, steps: int = 1) -> None:
-        """Close the present visit; the published process has no drift."""
-        self._clock += integer("steps", steps, low=0)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, JSON-safe; of features only fingerprints and the landmarks are in it."""
-        ids = self._table.ids
+    def _parts(self) -> dict[str, Any]:
         return {
-            "kind": "published_gp",
-            "version": _VERSION,
-            "config": dict(self._config),
-            "clock": self._clock,
-            "ids": ids,
-            **{name: pack_array(self._table.column(name)) for name in _COLUMNS},
-            "features": pack_array(self._store.fingerprints(ids)),
+            **self._table.state(),
+            "features": pack_array(self._store.fingerprints(self._table.ids)),
             "bandwidth": self._bandwidth,
             "basis": None if self._basis is None else self._basis.state(),
             "weights": pack_array(self._weights),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by a saved one; register the prompts' features first.
-
-        Raises:
-            StateError: another kind, version, configuration or key set, damaged arrays, or other features.
-        """
-        check_state(state, kind="published_gp", version=_VERSION, config=self._config, keys=_KEYS)
-        clock = check_clock(state["clock"])
+    def _read(self, state: Mapping[str, Any], clock: int) -> Any:
         width = state["bandwidth"]
         bandwidth = None if width is None else check_number("bandwidth", width, low=1e-12)
         basis = None if state["basis"] is None else NystromMap.from_state(state["basis"])
         weights = unpack_array("weights", state["weights"], shape=[0 if basis is None else basis.width])
-        table = _table()
-        table.load(state["ids"], state)
+        table = PromptTable(_COLUMNS)
+        table.load(state)
         if (table.column("seen") > clock).any() or (table.column("trials") < 1).any():
             raise StateError("the saved published_gp has a visit in the future or without rollouts")
         prints = check_fingerprints(self._store, table.ids, state["features"], basis)
-        self._table, self._clock, self._basis, self._weights = table, clock, basis, weights
-        self._bandwidth, self._kernel = bandwidth, None
+        return bandwidth, basis, weights, table, prints
+
+    def _adopt(self, parts: Any) -> None:
+        self._bandwidth, self._basis, self._weights, table, prints = parts
+        self._table, self._kernel = table, None
+        # Prompts that were saved without features and have some now: their predictions stay as they were.
         moved = np.flatnonzero((prints == 0) & (self._store.fingerprints(table.ids) != 0))
         before = table.column("offset")[moved]
         self._settle()
@@ -247,15 +229,3 @@ class PublishedGP(LogitNormalFamily):
         """Set the prediction of observed prompts to these logits."""
         if names:
             self._table.column("offset")[self._table.find(names)] = logits - self._shared(names)
-
-
-def _table() -> PromptTable:
-    return PromptTable(
-        {
-            "offset": np.float64,
-            "dual": np.float64,
-            "successes": np.int64,
-            "trials": np.int64,
-            "seen": np.int64,
-        }
-    )

@@ -1,22 +1,28 @@
-"""What features say about a prompt: a linear model of logits whose prior is chosen by its own evidence."""
+"""Linear regression of logits on features, whose prior is chosen by its own evidence."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, IntP
+from neyman._checks import FloatP, IntP, integer, prompt_ids, real
 from neyman._scipy import cholesky, cholesky_inverse, cholesky_solve
-from neyman.beliefs._features import FeatureStore, NystromMap, median_distance
+from neyman.beliefs._features import FeatureStore, NystromMap, check_fingerprints, median_distance
 from neyman.beliefs._state import pack_array, unpack_array
+from neyman.beliefs._stored import StoredBelief
+from neyman.beliefs._table import PromptTable
 from neyman.errors import StateError
 from neyman.randomness import PromptId
 
 _BLOCK = 16_384  # prompts predicted at once, so that no temporary grows with the pool
 _CACHED = 1_024  # the same for what is computed of each, which then stays in the processor's cache
+
+# Prior scales of the features' weights that compete; 1 first, so that it wins while there is no evidence.
+_SCALES: Final = (1.0, 0.3, 2.0, 3.0)
 
 # Weight and centre of the pseudo-observation that each prompt has in the sums now; weight 0 if none.
 Contribution = Callable[[Sequence[PromptId]], tuple[FloatP, FloatP]]
@@ -196,3 +202,74 @@ class FeatureRegression:
         moved = np.flatnonzero((saved_prints == 0) & (self.store.fingerprints(ids) != 0))
         names = [ids[index] for index in moved.tolist()]
         self._move(names, *contribution(names))
+
+
+def regression_settings(
+    landmarks: int, length_scale: float, level_scale: float, memory: float
+) -> dict[str, Any]:
+    """Return the checked settings of a regression."""
+    return {
+        "landmarks": integer("landmarks", landmarks, low=0, high=4096),
+        "length_scale": real("length_scale", length_scale, low=0.0, open_low=True),
+        "level_scale": real("level_scale", level_scale, low=0.0, open_low=True),
+        "memory": real("memory", memory, low=0.0, high=1.0, open_low=True),
+    }
+
+
+class RegressionBelief(StoredBelief):
+    """A belief that regresses on features, with one pseudo-observation per prompt.
+
+    Args:
+        COLUMNS: the columns per prompt and their types; "seen" is the step of the last visit.
+    """
+
+    COLUMNS: ClassVar[Mapping[str, Any]]
+
+    def _regress(self, store: FeatureStore | None = None) -> None:
+        """Make the empty table and regression, once ``_config`` is set."""
+        self._table = PromptTable(self.COLUMNS)
+        self._regression = FeatureRegression(
+            landmarks=self._config["landmarks"],
+            length_scale=self._config["length_scale"],
+            scales=_SCALES,
+            level=self._config["level_scale"],
+            memory=self._config["memory"],
+            store=store,
+        )
+
+    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
+        """Give prompts their feature rows, shape (P, F); those without features get the level alone.
+
+        Raises:
+            ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
+        """
+        names = prompt_ids("ids", ids)
+        if features is not None:
+            self._regression.register(names, features, self._contribution)
+
+    @abstractmethod
+    def _contribution(self, names: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
+        """Return weight and centre of each prompt's pseudo-observation as it counts now."""
+
+    def _age(self, count: int) -> None:
+        self._regression.advance(count)
+
+    def _parts(self) -> dict[str, Any]:
+        prints = pack_array(self._regression.store.fingerprints(self._table.ids))
+        return {**self._table.state(), "features": prints, "regression": self._regression.state()}
+
+    def _read(self, state: Mapping[str, Any], clock: int) -> Any:
+        parsed = self._regression.parse(state["regression"])
+        table = PromptTable(self.COLUMNS)
+        table.load(state)
+        self._check_columns(table, clock)
+        prints = check_fingerprints(self._regression.store, table.ids, state["features"], parsed[0])
+        return table, parsed, prints
+
+    @abstractmethod
+    def _check_columns(self, table: PromptTable, clock: int) -> None:
+        """Raise `StateError` unless the loaded columns are possible."""
+
+    def _adopt(self, parts: Any) -> None:
+        self._table, parsed, prints = parts
+        self._regression.load(parsed, self._table.ids, prints, self._contribution)

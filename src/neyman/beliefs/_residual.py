@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, IntP, integer, prompt_ids, real
+from neyman._checks import FloatP, IntP, prompt_ids, real
 from neyman.beliefs._families import LogitNormalFamily
-from neyman.beliefs._features import FeatureStore, check_fingerprints
+from neyman.beliefs._features import FeatureStore
 from neyman.beliefs._logit_normal import tilted_moments
-from neyman.beliefs._regression import FeatureRegression
-from neyman.beliefs._state import check_clock, check_number, check_state, pack_array
-from neyman.beliefs._table import PromptTable, checked_counts
+from neyman.beliefs._regression import RegressionBelief, regression_settings
+from neyman.beliefs._state import check_clock, check_number
+from neyman.beliefs._table import PromptTable
 from neyman.errors import StateError
 from neyman.randomness import PromptId
 
-_VERSION = 1
-_COLUMNS = ("centre", "precision", "seen")
-_KEYS = ("clock", "level", "level_clock", "ids", *_COLUMNS, "features", "regression")
-_SCALES = (1.0, 0.3, 2.0, 3.0)
+_COLUMNS: Final[Mapping[str, Any]] = {"centre": np.float64, "precision": np.float64, "seen": np.int64}
 # A batch is matched again, each prompt against all others of it, until no logit moves by more than this.
 _SETTLED, _PASSES = 0.05, 4
 
 
 @final
-class BinomialResidual(LogitNormalFamily):
+class BinomialResidual(LogitNormalFamily, RegressionBelief):
     """A logistic model with shared features, a state per prompt, and drift.
 
     ``logit p_q(t) = level(t) + z_q' w + r_q(t)``, ``r_q ~ N(0, residual_scale^2)`` and drifting,
@@ -74,6 +70,10 @@ class BinomialResidual(LogitNormalFamily):
         (True, True)
     """
 
+    KIND = "binomial_residual"
+    KEYS = ("level", "level_clock", "ids", *_COLUMNS, "features", "regression")
+    COLUMNS = _COLUMNS
+
     def __init__(
         self,
         *,
@@ -86,60 +86,30 @@ class BinomialResidual(LogitNormalFamily):
         memory: float = 0.999,
         shares: BinomialResidual | None = None,
     ) -> None:
-        self._config: dict[str, Any] = {
+        self._config = {
             "residual_scale": real("residual_scale", residual_scale, low=0.0, open_low=True),
             "residual_drift": real("residual_drift", residual_drift, low=0.0),
             "level_drift": real("level_drift", level_drift, low=0.0),
-            "level_scale": real("level_scale", level_scale, low=0.0, open_low=True),
-            "landmarks": integer("landmarks", landmarks, low=0, high=4096),
-            "length_scale": real("length_scale", length_scale, low=0.0, open_low=True),
-            "memory": real("memory", memory, low=0.0, high=1.0, open_low=True),
+            **regression_settings(landmarks, length_scale, level_scale, memory),
         }
         self._spread = residual_scale**2
         self._walk = residual_drift**2
         self._level_walk = level_drift**2
-        self._clock = 0
         self._level = 0.0
         self._level_clock = 0
-        self._table = PromptTable({"centre": np.float64, "precision": np.float64, "seen": np.int64})
-        self._regression = FeatureRegression(
-            landmarks=int(self._config["landmarks"]),
-            length_scale=length_scale,
-            scales=_SCALES,
-            level=level_scale,
-            memory=memory,
-            store=None if shares is None else shares.store,
-        )
+        self._regress(None if shares is None else shares.store)
 
     @property
     def store(self) -> FeatureStore:
         """The feature rows."""
         return self._regression.store
 
-    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
-        """Give prompts their feature rows, shape (P, F); those without features get the level alone.
-
-        Raises:
-            ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
-        """
-        names = prompt_ids("ids", ids)
-        if features is not None:
-            self._regression.register(names, features, self._contribution)
-
     def predict_logit(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return the posterior mean and variance of each logit."""
         names = prompt_ids("ids", ids)
         return self._logit(names, *self._regression.predict_ids(names))
 
-    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
-
-        Raises:
-            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
-        """
-        names, s, n = checked_counts(ids, successes, trials)
-        if not names:
-            return
+    def _learn(self, names: list[PromptId], s: IntP, n: IntP) -> None:
         z = self._regression.design(names)
         mean, variance = self._logit(names, *self._regression.predict(z))
         first, site, moment = _match(mean, variance, s, n)
@@ -158,48 +128,22 @@ class BinomialResidual(LogitNormalFamily):
             if np.abs(first - before).max() < _SETTLED:
                 break
 
-    def advance(self, steps: int = 1) -> None:
-        """Let ``steps`` training steps pass."""
-        count = integer("steps", steps, low=0)
-        if count:
-            self._clock += count
-            self._regression.advance(count)
+    def _parts(self) -> dict[str, Any]:
+        return {"level": self._level, "level_clock": self._level_clock, **super()._parts()}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, JSON-safe; of features only fingerprints and the landmarks are in it."""
-        ids = self._table.ids
-        return {
-            "kind": "binomial_residual",
-            "version": _VERSION,
-            "config": dict(self._config),
-            "clock": self._clock,
-            "level": self._level,
-            "level_clock": self._level_clock,
-            "ids": ids,
-            **{name: pack_array(self._table.column(name)) for name in _COLUMNS},
-            "features": pack_array(self._regression.store.fingerprints(ids)),
-            "regression": self._regression.state(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by a saved one; register the prompts' features first.
-
-        Raises:
-            StateError: another kind, version, configuration or key set, damaged arrays, or other features.
-        """
-        check_state(state, kind="binomial_residual", version=_VERSION, config=self._config, keys=_KEYS)
-        clock, level_clock = check_clock(state["clock"]), check_clock(state["level_clock"])
+    def _read(self, state: Mapping[str, Any], clock: int) -> Any:
+        level_clock = check_clock(state["level_clock"])
         if level_clock > clock:
             raise StateError(f"state['level_clock'] is {level_clock}, after the clock {clock}")
-        level = check_number("level", state["level"])
-        parsed = self._regression.parse(state["regression"])
-        table = PromptTable({"centre": np.float64, "precision": np.float64, "seen": np.int64})
-        table.load(state["ids"], state)
+        return check_number("level", state["level"]), level_clock, super()._read(state, clock)
+
+    def _check_columns(self, table: PromptTable, clock: int) -> None:
         if (table.column("precision") < 0.0).any() or (table.column("seen") > clock).any():
             raise StateError("the saved binomial_residual has a negative precision or a visit in the future")
-        prints = check_fingerprints(self._regression.store, table.ids, state["features"], parsed[0])
-        self._table, self._clock, self._level, self._level_clock = table, clock, level, level_clock
-        self._regression.load(parsed, table.ids, prints, self._contribution)
+
+    def _adopt(self, parts: Any) -> None:
+        self._level, self._level_clock, rest = parts
+        super()._adopt(rest)
 
     def _logit(self, names: list[PromptId], mean: FloatP, variance: FloatP) -> tuple[FloatP, FloatP]:
         """Return mean and variance of the logits, given those of the features' part."""
@@ -234,7 +178,7 @@ class BinomialResidual(LogitNormalFamily):
 
     def _aged_precision(self, rows: Any) -> FloatP:
         precision = self._table.gather("precision", rows)
-        age = self._clock - self._table.gather("seen", rows, missing=float(self._clock))
+        age = self._table.idle(rows, self._clock)
         return np.asarray(precision / (1.0 + precision * self._walk * age), dtype=np.float64)
 
     def _contribution(self, names: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
@@ -243,7 +187,7 @@ class BinomialResidual(LogitNormalFamily):
 
     def _contribution_of(self, rows: IntP) -> tuple[FloatP, FloatP]:
         precision = self._table.gather("precision", rows)
-        age = self._clock - self._table.gather("seen", rows, missing=float(self._clock))
+        age = self._table.idle(rows, self._clock)
         weight = precision / (1.0 + self._spread * precision) * self._regression.decay(age)
         return weight, self._table.gather("centre", rows)
 

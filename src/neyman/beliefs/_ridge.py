@@ -8,23 +8,22 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, integer, prompt_ids, real
+from neyman._checks import FloatP, IntP, prompt_ids, real
 from neyman._scipy import cholesky, cholesky_solve, logit
 from neyman.beliefs._families import LogitNormalFamily
 from neyman.beliefs._features import FeatureStore, check_fingerprints
-from neyman.beliefs._state import check_clock, check_state, pack_array, unpack_array
-from neyman.beliefs._table import PromptTable, checked_counts
+from neyman.beliefs._state import pack_array, unpack_array
+from neyman.beliefs._stored import StoredBelief
+from neyman.beliefs._table import PromptTable
 from neyman.errors import StateError
 from neyman.randomness import PromptId
 
-_VERSION = 1
-_KEYS = ("clock", "ids", "seen", "features", "gram", "moment")
 _LEVEL = 1.0  # pseudo-rollouts at 1/2 behind the level, so that it is defined before the first result
 _BLOCK = 16_384
 
 
 @final
-class Ridge(LogitNormalFamily):
+class Ridge(LogitNormalFamily, StoredBelief):
     """Success rates as a linear function of the features, fitted to all rollouts so far.
 
     ``p_q = clip(1/2 + w0 + x_q' w, eps, 1 - eps)`` with w least in ``sum over rollouts memory^age (r - 1/2 - w0 -
@@ -52,13 +51,15 @@ class Ridge(LogitNormalFamily):
         [0.99, 0.1, 0.54]
     """
 
+    KIND = "ridge"
+    KEYS = ("ids", "seen", "features", "gram", "moment")
+
     def __init__(self, *, penalty: float = 1.0, memory: float = 0.99, eps: float = 0.01) -> None:
-        self._config: dict[str, Any] = {
+        self._config = {
             "penalty": real("penalty", penalty, low=0.0, open_low=True),
             "memory": real("memory", memory, low=0.0, high=1.0, open_low=True),
             "eps": real("eps", eps, low=1e-12, high=0.499),
         }
-        self._clock = 0
         self._table = PromptTable({"seen": np.int64})
         self._store = FeatureStore()
         self._gram = np.zeros((1, 1))  # of (1, x) over rollouts
@@ -86,15 +87,7 @@ class Ridge(LogitNormalFamily):
             rate[part] = 0.5 + self._design(names[part]) @ weights
         return logit(np.clip(rate, eps, 1.0 - eps)), np.zeros(len(names))
 
-    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
-
-        Raises:
-            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
-        """
-        names, s, n = checked_counts(ids, successes, trials)
-        if not names:
-            return
+    def _learn(self, names: list[PromptId], s: IntP, n: IntP) -> None:
         z = self._design(names)
         self._gram += (z * n[:, None]).T @ z
         self._moment += z.T @ (s - 0.5 * n)
@@ -102,56 +95,47 @@ class Ridge(LogitNormalFamily):
         rows = self._table.add(names)
         self._table.column("seen")[rows] = self._clock
 
-    def advance(self, steps: int = 1) -> None:
-        """Let ``steps`` training steps pass: all rollouts so far lose weight."""
-        count = integer("steps", steps, low=0)
-        if count:
-            self._clock += count
-            keep = self._config["memory"] ** count
-            self._gram, self._moment, self._weights = self._gram * keep, self._moment * keep, None
+    def _age(self, count: int) -> None:
+        keep = self._config["memory"] ** count
+        self._gram, self._moment, self._weights = self._gram * keep, self._moment * keep, None
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, JSON-safe; of features only fingerprints are in it."""
-        ids = self._table.ids
+    def _parts(self) -> dict[str, Any]:
         return {
-            "kind": "ridge",
-            "version": _VERSION,
-            "config": dict(self._config),
-            "clock": self._clock,
-            "ids": ids,
-            "seen": pack_array(self._table.column("seen")),
-            "features": pack_array(self._store.fingerprints(ids)),
+            **self._table.state(),
+            "features": pack_array(self._store.fingerprints(self._table.ids)),
             "gram": pack_array(self._gram),
             "moment": pack_array(self._moment),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by a saved one; register the prompts' features first.
-
-        Raises:
-            StateError: another kind, version, configuration or key set, damaged arrays, or other features.
-        """
-        check_state(state, kind="ridge", version=_VERSION, config=self._config, keys=_KEYS)
-        clock, table = check_clock(state["clock"]), PromptTable({"seen": np.int64})
-        table.load(state["ids"], state)
+    def _read(self, state: Mapping[str, Any], clock: int) -> Any:
+        del clock
+        table = PromptTable({"seen": np.int64})
+        table.load(state)
         check_fingerprints(self._store, table.ids, state["features"], None)
         moment = unpack_array("moment", state["moment"], shape=[None])
         gram = unpack_array("gram", state["gram"], shape=[len(moment), len(moment)])
-        width = 1 + (self._store.matrix.shape[1] if len(self._store) else 0)
-        if len(moment) not in (1, width):
+        if len(moment) not in (1, self._width):
             raise StateError(
-                f"the saved ridge has weights for {len(moment) - 1} features, the registered prompts have {width - 1}; "
-                "register the same prompts with the same features before loading"
+                f"the saved ridge has weights for {len(moment) - 1} features, the registered prompts have "
+                f"{self._width - 1}; register the same prompts with the same features before loading"
             )
         if not (np.isfinite(gram).all() and np.isfinite(moment).all()):
             raise StateError("the saved ridge holds sums that are not finite")
-        self._clock, self._table, self._gram, self._moment = clock, table, gram, moment
+        return table, gram, moment
+
+    def _adopt(self, parts: Any) -> None:
+        self._table, self._gram, self._moment = parts
         self._weights = None
         self._widen()
 
+    @property
+    def _width(self) -> int:
+        """Weights of the level and of every feature."""
+        return 1 + (self._store.matrix.shape[1] if len(self._store) else 0)
+
     def _widen(self) -> None:
         """Make room for the features' weights once there are features."""
-        width = 1 + (self._store.matrix.shape[1] if len(self._store) else 0)
+        width = self._width
         if len(self._moment) == width:
             return
         gram, moment = np.zeros((width, width)), np.zeros(width)

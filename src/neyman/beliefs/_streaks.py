@@ -6,19 +6,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from neyman._checks import FloatP, IntP, integer, prompt_ids, real
+from neyman._checks import FloatP, IntP, prompt_ids, real
 from neyman.beliefs._counts import Counts
 from neyman.beliefs._families import BetaFamily
-from neyman.beliefs._state import check_clock, check_number, check_state, pack_array
-from neyman.beliefs._table import PromptTable, checked_counts
-from neyman.errors import ArgumentError, StateError
+from neyman.beliefs._state import check_number
+from neyman.beliefs._stored import StoredBelief, WithoutFeatures
+from neyman.beliefs._table import PromptTable
+from neyman.errors import ArgumentError
 from neyman.randomness import PromptId
 
-_VERSION = 1
-_COUNTS = ("easy", "hard", "successes", "trials")
-_KEYS = ("clock", "ids", "seen", *_COUNTS, "keep_easy", "keep_hard", "counts")
+_COLUMNS: Final[Mapping[str, Any]] = {
+    "seen": np.int64,
+    "visited": np.int64,
+    "easy": np.float64,
+    "hard": np.float64,
+    "successes": np.int64,
+    "trials": np.int64,
+}
 # Bounds and start of the two probabilities, as published.
 _LOW: Final = 0.05
 _HIGH: Final = 0.95
@@ -26,7 +31,7 @@ _START: Final = 0.5
 
 
 @final
-class Streaks(BetaFamily):
+class Streaks(BetaFamily, WithoutFeatures, StoredBelief):
     """Trailing runs of uniform groups per prompt, beside discounted counts.
 
     z_easy and z_hard are the lengths of a prompt's trailing run of visits with at least ``easy`` successes, or at
@@ -61,7 +66,8 @@ class Streaks(BetaFamily):
         [0.5, 0.0, 0.0]
     """
 
-    uses_features = False
+    KIND = "streaks"
+    KEYS = ("ids", *_COLUMNS, "keep_easy", "keep_hard", "counts")
 
     def __init__(
         self,
@@ -74,7 +80,7 @@ class Streaks(BetaFamily):
         fade: float = 0.99,
         discount: float = 0.9,
     ) -> None:
-        self._config: dict[str, Any] = {
+        self._config = {
             "target": real("target", target, low=0.0, high=1.0),
             "rate": real("rate", rate, low=0.0, high=1.0),
             "floor": real("floor", floor, low=0.0, high=1.0, open_low=True),
@@ -89,9 +95,8 @@ class Streaks(BetaFamily):
                 "0 and 1 take all wrong and all right"
             )
         self._counts = Counts(discount=discount, fade=0.999)
-        self._clock = 0
         self._keep_easy = self._keep_hard = _START
-        self._table = _table()
+        self._table = PromptTable(_COLUMNS)
 
     @property
     def keep_probabilities(self) -> tuple[float, float]:
@@ -102,7 +107,7 @@ class Streaks(BetaFamily):
         """Return z_easy and z_hard per prompt, faded, this step's visits included; 0 where never seen."""
         rows = self._table.find(prompt_ids("ids", ids))
         easy, hard = self._with_visits()
-        kept = self._config["fade"] ** (self._clock - self._table.gather("seen", rows, missing=self._clock))
+        kept = self._config["fade"] ** self._table.idle(rows, self._clock)
         known, at = rows >= 0, np.maximum(rows, 0)
         if not len(easy):
             return np.zeros(len(rows)), np.zeros(len(rows))
@@ -115,23 +120,11 @@ class Streaks(BetaFamily):
         keep = np.maximum(self._keep_easy**easy, floor) * np.maximum(self._keep_hard**hard, floor)
         return np.asarray(1.0 - keep, dtype=np.float64)
 
-    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:  # noqa: ARG002 (the protocol's signature)
-        """Check the ids; streaks need neither features nor a list of prompts."""
-        prompt_ids("ids", ids)
-
     def beta_parameters(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return the Beta(a, b) per prompt of the counts beside the streaks."""
         return self._counts.beta_parameters(ids)
 
-    def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take in verified counts; zero trials are ignored, an id given twice counts as its sum.
-
-        Raises:
-            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
-        """
-        names, s, n = checked_counts(ids, successes, trials)
-        if not names:
-            return
+    def _learn(self, names: list[PromptId], s: IntP, n: IntP) -> None:
         self._counts.update(names, s, n)
         rows = self._table.add(names)
         first = self._table.column("trials")[rows] == 0
@@ -140,17 +133,11 @@ class Streaks(BetaFamily):
         for name in ("easy", "hard"):
             column = self._table.column(name)
             column[rows] = np.where(first, column[rows] * self._config["fade"] ** idle, column[rows])
-        self._table.column("successes")[rows] += s
-        self._table.column("trials")[rows] += n
-        self._table.column("seen")[rows] = self._clock
+        self._table.add_visit(rows, s, n, kept=1, clock=self._clock)
 
-    def advance(self, steps: int = 1) -> None:
-        """Let ``steps`` training steps pass: visits lengthen or end streaks, and the probabilities adapt."""
-        count = integer("steps", steps, low=0)
-        if not count:
-            return
+    def _age(self, count: int) -> None:
+        """Lengthen or end the streaks of visited prompts, and adapt the two probabilities."""
         self._counts.advance(count)
-        self._clock += count
         visited = np.flatnonzero(self._table.column("trials") > 0)
         if not len(visited):
             return
@@ -187,49 +174,22 @@ class Streaks(BetaFamily):
             column[visited] = (column[visited] + 1.0) * is_so
         return columns[0], columns[1]
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state, JSON-safe."""
+    def _parts(self) -> dict[str, Any]:
         return {
-            "kind": "streaks",
-            "version": _VERSION,
-            "config": dict(self._config),
-            "clock": self._clock,
-            "ids": self._table.ids,
-            **{name: pack_array(self._table.column(name)) for name in ("seen", "visited", *_COUNTS)},
+            **self._table.state(),
             "keep_easy": self._keep_easy,
             "keep_hard": self._keep_hard,
             "counts": self._counts.state_dict(),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by a saved one.
-
-        Raises:
-            StateError: another kind, version, configuration or key set, or damaged arrays.
-        """
-        check_state(state, kind="streaks", version=_VERSION, config=self._config, keys=(*_KEYS, "visited"))
-        clock, table = check_clock(state["clock"]), _table()
+    def _read(self, state: Mapping[str, Any], clock: int) -> Any:
         keeps = [check_number(name, state[name], low=_LOW, high=_HIGH) for name in ("keep_easy", "keep_hard")]
-        table.load(state["ids"], state)
-        successes, trials = table.column("successes"), table.column("trials")
-        if (successes < 0).any() or (successes > trials).any() or (table.column("seen") > clock).any():
-            raise StateError(
-                "the saved streaks have counts outside 0 <= successes <= trials, or a visit in the future"
-            )
+        table = PromptTable(_COLUMNS)
+        table.load(state)
+        table.check_visits(self.KIND, clock)
         counts = Counts(discount=self._config["discount"], fade=0.999)
         counts.load_state_dict(state["counts"])
-        self._clock, self._table, self._counts = clock, table, counts
-        self._keep_easy, self._keep_hard = keeps
+        return table, counts, keeps
 
-
-def _table() -> PromptTable:
-    return PromptTable(
-        {
-            "seen": np.int64,
-            "visited": np.int64,
-            "easy": np.float64,
-            "hard": np.float64,
-            "successes": np.int64,
-            "trials": np.int64,
-        }
-    )
+    def _adopt(self, parts: Any) -> None:
+        self._table, self._counts, (self._keep_easy, self._keep_hard) = parts

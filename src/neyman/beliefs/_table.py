@@ -1,4 +1,4 @@
-"""Rows of arrays addressed by prompt id: the compact store behind every belief."""
+"""Columns of numbers by prompt id: the compact store behind every belief."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from neyman._checks import FloatP, IntP, counts_pair, prompt_ids
-from neyman.beliefs._state import unpack_array
+from neyman.beliefs._state import pack_array, unpack_array
 from neyman.errors import StateError
 from neyman.randomness import PromptId
 
@@ -68,12 +68,28 @@ class PromptTable:
         column = self._columns[name]
         return np.where(rows >= 0, column[np.maximum(rows, 0)], missing).astype(np.float64, copy=False)
 
-    def load(self, ids: Any, packed: Mapping[str, Any]) -> None:
-        """Replace everything by saved ids and columns.
+    def idle(self, rows: IntP, clock: int) -> FloatP:
+        """Return the steps since each row's last visit, by its column "seen"; 0 where the row is -1."""
+        return np.asarray(clock - self.gather("seen", rows, missing=float(clock)))
+
+    def add_visit(self, rows: IntP, successes: IntP, trials: IntP, *, kept: Any, clock: int) -> None:
+        """Add counts to the columns "successes" and "trials", of which the share ``kept`` stays; mark the visit."""
+        for name, fresh in (("successes", successes), ("trials", trials)):
+            column = self.column(name)
+            column[rows] = column[rows] * kept + fresh
+        self.column("seen")[rows] = clock
+
+    def state(self) -> dict[str, Any]:
+        """Return the ids and the columns, JSON-safe."""
+        return {"ids": self.ids, **{name: pack_array(self.column(name)) for name in self._columns}}
+
+    def load(self, packed: Mapping[str, Any]) -> None:
+        """Replace everything by the ids and columns of a saved state.
 
         Raises:
             StateError: ids of another type or twice, or a column of another length or dtype.
         """
+        ids = packed["ids"]
         if not isinstance(ids, list) or not all(type(item) is str or type(item) is int for item in ids):
             raise StateError("state['ids'] must be a list of strings and integers")
         rows: dict[PromptId, int] = {item: row for row, item in enumerate(ids)}
@@ -92,6 +108,20 @@ class PromptTable:
         self.add(ids)
         for name, values in fresh.items():
             self.column(name)[:] = values
+
+    def check_visits(self, kind: str, clock: int) -> None:
+        """Check the columns "successes", "trials" and "seen" of a loaded table.
+
+        Raises:
+            StateError: counts outside 0 <= successes <= trials, or a visit after the clock.
+        """
+        successes, trials = self.column("successes"), self.column("trials")
+        # Discounted counts are floats, and a prompt that always succeeded may exceed its trials by rounding.
+        most = trials if trials.dtype == np.int64 else trials * (1.0 + 1e-9)
+        if (successes < 0).any() or (successes > most).any():
+            raise StateError(f"the saved {kind} has counts outside 0 <= successes <= trials")
+        if (self.column("seen") > clock).any():
+            raise StateError(f"the saved {kind} has a visit in the future")
 
 
 def checked_counts(

@@ -10,9 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP, prompt_ids, sizes_per_prompt
-from neyman.beliefs import Belief, PromptId
-from neyman.beliefs._state import check_state
-from neyman.beliefs._table import checked_counts
+from neyman.beliefs import Belief, PromptId, check_state, checked_counts
 from neyman.lab.policy import Policy
 from neyman.lab.task import Prompts
 
