@@ -1,8 +1,8 @@
-"""Beliefs: what is thought about each prompt's success rate.
+"""Beliefs: predictions of each prompt's success rate, with their uncertainty, learnt from rollouts.
 
 Saved states hold arrays as base64 of little-endian bytes with dtype and shape. Beliefs that use features
-multiply small matrices; where several processes share cores, set ``OMP_NUM_THREADS=1``: BLAS threads that wait
-for one another cost more than the work.
+multiply small matrices: where several processes share cores, set ``OMP_NUM_THREADS=1``, because BLAS threads that
+wait for one another cost more than the work.
 """
 
 from neyman.beliefs._average import ModelAverage as ModelAverage

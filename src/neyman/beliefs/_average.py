@@ -1,4 +1,4 @@
-"""Several beliefs at once, each trusted by how well it foretold what came."""
+"""Average of several beliefs, each weighted by the likelihood of its predictions."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ _NOTHING = 1e-30  # a weight with which no prediction is moved by as much as it 
 
 @final
 class ModelAverage(Belief):
-    """A Bayesian average of beliefs that differ in what they assume, e.g. in how fast the policy drifts.
+    """A Bayesian average of beliefs with different assumptions, e.g. about the speed of the policy's drift.
 
-    How fast success rates move depends on the model, the learning rate and the moment; a belief that is too slow
-    is confidently wrong, one that is too fast forgets what it was told. Each member is weighed by the likelihood
-    it gave to the outcomes before it saw them, so no drift has to be chosen.
+    How fast success rates move depends on the model, the learning rate and the stage of training. A belief that
+    assumes too little drift is confidently wrong, one that assumes too much forgets useful evidence. Each member is
+    weighted by the likelihood that it gave to outcomes before it saw them, so that no drift has to be chosen.
 
     ``weight_i`` is proportional to ``exp(L_i)``, ``L_i <- memory L_i + sum_q log P_i(s_q of n_q)`` per step, with the
     Beta-binomial that has member i's mean and variance.
 
     Args:
         members: beliefs over the same prompts; they must not be shared.
-        memory: what earlier log-likelihoods keep per training step, in [0, 1].
+        memory: share of the earlier log-likelihoods that a training step leaves, in [0, 1].
 
     Raises:
         ArgumentError: fewer than two members, one given twice, or a memory outside its range.
 
-    Guarantee: never further than ``log(members)`` nats from its best member's total log-likelihood while that is
-    remembered in full (``memory=1``). Cost: an update that of all members, a prediction that of those whose weight is
-    above 1e-30: the average, as a float, is the same without the others.
+    Guarantee: its total log-likelihood is at most ``log(members)`` nats below that of its best member, as long as
+    nothing is forgotten (``memory=1``).
+
+    Cost: an update costs as much as that of all members; a prediction as much as those of members whose weight is
+    above 1e-30, since the others do not change the average as a float.
 
     Source: ours; dynamic model averaging after Raftery, Karny and Ettler (2010).
 
@@ -74,7 +76,7 @@ class ModelAverage(Belief):
 
     @property
     def uses_features(self) -> bool:
-        """Whether any member makes something of features."""
+        """Whether any member uses features."""
         return any(member.uses_features for member in self._members)
 
     @property
@@ -84,13 +86,13 @@ class ModelAverage(Belief):
         return np.asarray(odds / odds.sum(), dtype=np.float64)
 
     def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
-        """Make prompts known to every member."""
+        """Register prompts, and their features, with every member."""
         for member in self._members:
             member.register(ids, features)
 
     def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return the mean and variance of the average."""
-        weights, members = self._heard()
+        weights, members = self._weighed()
         moments = [member.predict(ids) for member in members]
         means = np.stack([mean for mean, _ in moments])
         mean = weights @ means
@@ -99,25 +101,26 @@ class ModelAverage(Belief):
 
     def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
         """Return E[p(1-p)] per prompt."""
-        weights, members = self._heard()
+        weights, members = self._weighed()
         return weights @ np.stack([member.expected_variance(ids) for member in members])
 
     def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
         """Return the chance that a group of this size is mixed."""
-        weights, members = self._heard()
+        weights, members = self._weighed()
         return weights @ np.stack([member.mixed_probability(ids, group_size) for member in members])
 
     def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
         """Return one draw per id, each of a member drawn by weight."""
         weights = self.weights
-        # All before the last one heard draw, so that the stream of random numbers does not depend on weights.
-        heard = int(np.flatnonzero(weights > _NOTHING)[-1]) + 1
-        draws = np.stack([member.sample(ids, rng) for member in self._members[:heard]])
-        chosen = rng.choice(heard, size=draws.shape[1], p=weights[:heard])
+        # Every member up to the last with weight draws: who draws before it must not depend on the weights, or two
+        # states that differ in rounding would read different random numbers.
+        count = int(np.flatnonzero(weights > _NOTHING)[-1]) + 1
+        draws = np.stack([member.sample(ids, rng) for member in self._members[:count]])
+        chosen = rng.choice(count, size=draws.shape[1], p=weights[:count])
         return np.asarray(draws[chosen, np.arange(draws.shape[1])], dtype=np.float64)
 
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Weigh the members by what they foretold of these counts, then let each learn them.
+        """Weigh the members by their likelihood of these counts, then let each learn them.
 
         Raises:
             ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
@@ -125,8 +128,9 @@ class ModelAverage(Belief):
         names, s, n = checked_counts(ids, successes, trials)
         if not names:
             return
-        told = [_log_likelihood(*match_beta(*member.predict(names)), s, n) for member in self._members]
-        self._evidence = self._evidence + np.array(told)
+        gained = [_log_likelihood(*match_beta(*member.predict(names)), s, n) for member in self._members]
+        self._evidence = self._evidence + np.array(gained)
+        # Weights depend on differences alone; without this the sums would lose digits over a long run.
         self._evidence -= self._evidence.max()
         for member in self._members:
             member.update(names, s, n)
@@ -159,6 +163,7 @@ class ModelAverage(Belief):
             if not isinstance(value, list) or len(value) != len(self._members):
                 raise StateError(f"state[{name!r}] must have one entry per member, {len(self._members)}")
         numbers = [check_number("evidence", value, high=0.0) for value in evidence]
+        # A member that refuses its part leaves the others as they were.
         before = [member.state_dict() for member in self._members]
         try:
             for member, own in zip(self._members, saved, strict=True):
@@ -169,15 +174,16 @@ class ModelAverage(Belief):
             raise
         self._evidence = np.array(numbers)
 
-    def _heard(self) -> tuple[FloatP, list[Belief]]:
-        """Return the members whose weight can move a prediction, and their weights; the others are not asked."""
+    def _weighed(self) -> tuple[FloatP, list[Belief]]:
+        """Return the members whose weight can move a prediction, with their weights."""
         weights = self.weights
-        heard = np.flatnonzero(weights > _NOTHING)
-        return weights[heard], [self._members[place] for place in heard.tolist()]
+        places = np.flatnonzero(weights > _NOTHING)
+        return weights[places], [self._members[place] for place in places.tolist()]
 
 
 def _log_likelihood(a: FloatP, b: FloatP, s: IntP, n: IntP) -> float:
     """Return the summed Beta-binomial log-likelihood of the outcomes in their order."""
+    # A mean of exactly 0 or 1 has a parameter of 0, where gammaln is infinite.
     tiny = np.finfo(np.float64).tiny
     a, b = np.maximum(a, tiny), np.maximum(b, tiny)
     rises = gammaln(a + s) - gammaln(a) + gammaln(b + n - s) - gammaln(b)

@@ -1,4 +1,4 @@
-"""A mean and a variance as a Beta distribution, and what follows from it."""
+"""Beta distributions by mean and variance, their draws, and the chance of a mixed group under them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STRENGTH_LOW, _STRENGTH_HIGH = 1e-6, 1e12
 
 
 def match_beta(mean: ArrayLike, variance: ArrayLike) -> tuple[FloatP, FloatP]:
-    """Return the Beta(a, b) that has these moments.
+    """Return the Beta(a, b) with given means and variances.
 
     ``a + b = m (1 - m) / v - 1``, ``a = m (a + b)``.
 
@@ -87,6 +87,7 @@ def beta_mixed_probability(a: FloatP, b: FloatP, group_size: ArrayLike) -> Float
         >>> beta_mixed_probability(np.array([1.0]), np.array([1.0]), 8).round(6).tolist()
         [0.777778]
     """
+    # The two rising factorials by one factor at a time: exact to rounding, where differences of log-gammas cancel.
     sizes = sizes_per_prompt("group_size", group_size, len(a))
     all_fail = np.ones_like(a)
     all_success = np.ones_like(a)
@@ -99,11 +100,12 @@ def beta_mixed_probability(a: FloatP, b: FloatP, group_size: ArrayLike) -> Float
 
 
 def beta_sample(a: FloatP, b: FloatP, rng: np.random.Generator) -> FloatP:
-    """Return one draw of Beta(a, b) per prompt; parameters of exactly 0 are the point 0 or 1."""
+    """Return one draw of Beta(a, b) per prompt; a parameter of exactly 0 gives the point 0 or 1."""
+    # NumPy refuses parameters of 0; the smallest normal float draws the same point.
     tiny = np.finfo(np.float64).tiny
     return np.asarray(rng.beta(np.maximum(a, tiny), np.maximum(b, tiny)), dtype=np.float64)
 
 
 def expected_spread(mean: FloatP, variance: FloatP) -> FloatP:
-    """Return E[p(1-p)] = m(1-m) - Var(p), never negative."""
+    """Return E[p(1-p)] = m(1-m) - Var(p), clipped at 0, below which rounding may take it."""
     return np.maximum(mean * (1.0 - mean) - variance, 0.0)

@@ -29,18 +29,18 @@ class Counts(BetaFamily, WithoutFeatures, StoredBelief):
     All updates between two calls of ``advance`` are one visit: the discount is taken once.
 
     Args:
-        discount: what an earlier visit's evidence keeps at the next visit, in [0, 1]; 1 keeps everything.
-        fade: what all evidence keeps per training step, in [0, 1], observed or not; 0 is a belief per
-            step, as SARA has it.
+        discount: share of a prompt's evidence that its next visit leaves, in [0, 1]; 1 keeps everything.
+        fade: share of all evidence that a training step leaves, in [0, 1], for visited prompts or not; 0 starts
+            every step afresh, as SARA does.
         prior: ``"pool"``, or Beta parameters ``(a, b)``, both positive.
         strength: pseudo-rollouts of the pool prior, > 0; unused with a fixed prior.
 
-    Guarantee: with ``discount = fade = 1`` and a fixed prior this is the exact posterior of a success rate
-    that never moves. Voided by drift, which the discount only approximates.
+    Guarantee: with ``discount = fade = 1`` and a fixed prior this is the exact posterior of a constant success
+    rate. Voided by drift, which the discount only approximates.
 
     Cost: O(ids) a call, ``advance`` O(1), three numbers per prompt.
 
-    Source: discounted counts are folklore; figures on a real trace in the documentation of beliefs.
+    Source: discounted counts are folklore; benchmarks/RESULTS.md compares beliefs on a real trace.
 
     Example:
         >>> belief = Counts(prior=(1.0, 1.0))
@@ -75,7 +75,7 @@ class Counts(BetaFamily, WithoutFeatures, StoredBelief):
         """Return the Beta parameters of a prompt that was never seen."""
         if self._prior is not None:
             return self._prior
-        # One pseudo-rollout at 1/2 keeps the mean inside (0, 1) when all that was seen succeeded or failed.
+        # One pseudo-rollout at 1/2 keeps the mean inside (0, 1) when all rollouts so far succeeded, or all failed.
         mean = (self._pool_successes + 0.5) / (self._pool_trials + 1.0)
         strength = self._config["strength"]
         return strength * mean, strength * (1.0 - mean)
@@ -90,6 +90,7 @@ class Counts(BetaFamily, WithoutFeatures, StoredBelief):
         """Return the exact posterior Beta(a, b) per prompt."""
         successes, trials = self.evidence(ids)
         a, b = self.prior()
+        # Discounting rounds both sums, so failures may come out below zero by an ulp.
         return a + successes, b + np.maximum(trials - successes, 0.0)
 
     def _learn(self, names: list[PromptId], s: IntP, n: IntP) -> None:

@@ -1,4 +1,4 @@
-"""The belief to use when nothing speaks for another."""
+"""The default belief, and the one for "published" variants."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from neyman.beliefs._published_gp import PublishedGP
 from neyman.beliefs._residual import BinomialResidual
 from neyman.randomness import PromptId
 
-# Picked by log-loss on two recorded runs of a policy of 0.1M parameters that learns within tens of steps.
+# Chosen by log-loss on two recorded runs of a policy of 0.1M parameters that learns within tens of steps.
 _FAST: Final = {"memory": 0.97, "residual_drift": 0.4, "level_drift": 0.3}
 
 
 def default(
     ids: Sequence[PromptId] | None = None, features: ArrayLike | None = None, **options: Any
 ) -> ModelAverage:
-    """Return the default belief: binomial residual models of slow and of fast drift, weighed by what they foretell.
+    """Return the default belief: binomial residual models of slow and of fast drift, weighted by likelihood.
 
-    `BinomialResidual` was chosen between the two candidates, counts with a Gaussian process as prior and the
-    binomial residual model, on a real training trace and in simulated worlds (``benchmarks/beliefs.py``): it has
-    the lower log-loss on prompts never seen and on prompts seen, without embeddings too. How fast success rates
-    move no single setting knows: a large model at a small learning rate drifts slowly, a small one fast.
+    `BinomialResidual` was chosen over counts with a Gaussian process as prior (`CountsWithGP`) on a real training
+    trace and in simulated worlds (``benchmarks/beliefs.py``): its log-loss is lower on new prompts and on prompts
+    seen before, with and without embeddings. Two speeds are averaged because no single one fits: success rates
+    drift slowly for a large model at a small learning rate, and fast for a small model.
 
     Args:
         ids: the pool's prompt ids, P of them; more may come later.
         features: their features, shape (P, F): ``neyman.beliefs.embeddings.prompt_features`` makes some.
-        options: settings of both models, e.g. ``landmarks``; what is given here overrides the fast one's drifts too.
+        options: settings of both models, e.g. ``landmarks``; they override the fast model's own drifts too.
 
     Returns:
         A fresh belief.

@@ -1,4 +1,4 @@
-"""DPS's belief: a group is all wrong, mixed or all right, and a hidden Markov model says which it will be next."""
+"""DPS's belief: a hidden Markov model over the next group's state, all wrong, mixed or all right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP, IntP, choice, integer, prompt_ids, real, sizes_per_prompt
-from neyman.beliefs._beta import beta_mixed_probability, beta_sample, expected_spread
+from neyman.beliefs._beta import beta_mixed_probability, beta_sample
+from neyman.beliefs._families import MomentFamily
 from neyman.beliefs._state import pack_array, unpack_array
 from neyman.beliefs._stored import StoredBelief, WithoutFeatures
 from neyman.beliefs._table import PromptTable
@@ -17,7 +18,9 @@ from neyman.errors import StateError
 from neyman.randomness import PromptId
 
 _COLUMNS: Final[Mapping[str, Any]] = {"seen": np.int64, "successes": np.int64, "trials": np.int64}
-_SETTLED: Final = 1e-12  # of a transition count: what is left of the evidence is below rounding
+_SETTLED: Final = (
+    1e-12  # distance of a transition count from its prior below which the evidence is lost to rounding
+)
 
 #: Dirichlet counts of a transition, row = to, column = from, in the order all wrong, mixed, all right.
 PRIORS: Final[Mapping[str, FloatP]] = {
@@ -29,7 +32,7 @@ PRIORS: Final[Mapping[str, FloatP]] = {
 
 
 @final
-class StateDynamics(WithoutFeatures, StoredBelief):
+class StateDynamics(MomentFamily, WithoutFeatures, StoredBelief):
     """A hidden Markov model per prompt over the state of its group: all wrong, mixed, all right.
 
     With Dirichlet counts A (row = to, column = from, prior A0) and a distribution over states pi, uniform at first:
@@ -37,23 +40,25 @@ class StateDynamics(WithoutFeatures, StoredBelief):
     U the normalised ``outer(pi', pi) * P``, P the columns of A divided by their sums. A step without a visit has
     ``pi' = P pi`` and U = 0. The prediction for the next step is ``P' pi'``.
 
-    Success rates follow from the state alone: a group of ``size`` that is all wrong leaves Beta(1, size + 1), all
-    right Beta(size + 1, 1), mixed Beta(2, 2). DPS itself has no rates; rules that need them get these.
+    Success rates follow from the state alone: a group of ``size`` gives Beta(1, size + 1) when it is all wrong,
+    Beta(size + 1, 1) when all right, Beta(2, 2) when mixed. DPS itself has no success rates; rules that need them
+    read these.
 
     Args:
-        decay: what the transition counts keep per step, observed or not, in [0, 1].
-        prior: "even" (all counts 1), "progress" (no step back is likely), "stability" (no step is), or "local" (no
-            step from all wrong to all right, nor back).
-        size: rollouts that a uniform group speaks for, >= 1.
+        decay: share of the transition counts that a step leaves, for visited prompts or not, in [0, 1].
+        prior: of the transitions: "even" (all counts 1), "progress" (steps back are unlikely), "stability" (any
+            change of state is unlikely), or "local" (none from all wrong to all right, or back).
+        size: rollouts that a zero-variance group counts for, >= 1.
 
-    All updates between two calls of ``advance`` are one visit, whose state is that of their sum.
+    All updates between two calls of ``advance`` are one visit, whose state is that of the summed counts.
 
-    Guarantee: the state of a visit is right for groups of any size, but a group of 4 is more often uniform than one of
-    32 at the same rate: the model does not know. Prompts never seen follow the prior.
+    Guarantee: the state of a visit is exact for groups of any size. The model does not take the size into account,
+    though a group of 4 has zero variance more often than one of 32 at the same success rate. Prompts without a visit
+    follow the prior.
 
     Cost: ``advance`` O(prompts seen) in NumPy, 72 bytes of counts per prompt; no loop over prompts anywhere.
 
-    Source: DPS (dynamics-predictive sampling) and its public code, whose update this is. Deviations: the order of
+    Source: DPS (dynamics-predictive sampling) and its public code, with the same update. Deviations: the order of
     ids does not matter, a saved state that does not fit raises, several portions of a step are one visit.
 
     Example:
@@ -81,7 +86,7 @@ class StateDynamics(WithoutFeatures, StoredBelief):
     def states(self, ids: Sequence[PromptId]) -> FloatP:
         """Return the chances that each prompt's group is all wrong, mixed, all right, shape (P, 3).
 
-        Of a prompt visited since the last ``advance`` it is the state of that visit, else the prediction.
+        A prompt visited since the last ``advance`` has the state of that visit, any other the predicted chances.
         """
         rows = self._table.find(prompt_ids("ids", ids))
         out = np.tile(self._stranger(), (len(rows), 1))
@@ -91,7 +96,7 @@ class StateDynamics(WithoutFeatures, StoredBelief):
         return out
 
     def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
-        """Return the mean and variance of each success rate, as the states have it."""
+        """Return the mean and variance of each success rate, as a mixture over the states."""
         a, b = self._rates()
         means = a / (a + b)
         squares = means * (a + 1.0) / (a + b + 1.0)
@@ -99,14 +104,10 @@ class StateDynamics(WithoutFeatures, StoredBelief):
         mean = states @ means
         return mean, np.maximum(states @ squares - mean**2, 0.0)
 
-    def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
-        """Return E[p(1-p)] per prompt."""
-        return expected_spread(*self.predict(ids))
-
     def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
-        """Return the chance that a group of this size is mixed, as the rates have it.
+        """Return the chance that a group of this size is mixed, from the success rates.
 
-        DPS's own score, the chance of the mixed state, is ``states(ids)[:, 1]``: it does not depend on the size.
+        DPS's own score is the chance of the mixed state, ``states(ids)[:, 1]``, which does not depend on the size.
         """
         states = self.states(ids)
         sizes = sizes_per_prompt("group_size", group_size, len(states))
@@ -143,7 +144,7 @@ class StateDynamics(WithoutFeatures, StoredBelief):
             self._states = self._next()
             self._transitions = decay * self._transitions + (1.0 - decay) * self._prior
             left -= 1
-        if left:  # the counts no longer move: the rest is a power of one matrix
+        if left:  # the transition counts no longer move, so the remaining steps are a power of one matrix
             power = np.linalg.matrix_power(_columns(self._transitions), left)
             self._states = np.einsum("pij,pj->pi", power, self._states)
 
@@ -178,7 +179,8 @@ class StateDynamics(WithoutFeatures, StoredBelief):
         shown = _one_hot(self._table.column("successes")[visited], trials[visited])
         moved = shown[:, :, None] * self._states[visited, None, :] * chances[visited]
         total = moved.sum(axis=(1, 2), keepdims=True)
-        # The "local" prior gives some transitions no chance; one that happens all the same is counted as it was.
+        # The "local" prior gives some transitions no chance; one that is observed all the same is counted in full,
+        # where Bayes' rule would divide zero by zero.
         moved = np.where(total > 0.0, moved, shown[:, :, None] * self._states[visited, None, :])
         drifted[visited] += moved / moved.sum(axis=(1, 2), keepdims=True)
         states[visited] = shown
@@ -202,8 +204,8 @@ class StateDynamics(WithoutFeatures, StoredBelief):
         return np.asarray(out)
 
     def _stranger(self, *, last: bool = False) -> FloatP:
-        """Return the states predicted of a prompt never seen, or those that it had at the end of the last step."""
-        steps = max(0, self._clock - 1 - last)  # nothing has happened before the first step
+        """Return the chances of each state for a prompt without visits: predicted, or at the end of the last step."""
+        steps = max(0, self._clock - 1 - last)  # before the first step nothing has drifted
         return np.asarray(np.linalg.matrix_power(_columns(self._prior), steps) @ np.full(3, 1.0 / 3.0))
 
     def _rates(self) -> tuple[FloatP, FloatP]:

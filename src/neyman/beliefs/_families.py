@@ -1,4 +1,4 @@
-"""What follows from a posterior's family, once: a Beta per prompt, or a normal logit per prompt."""
+"""Predictions shared by beliefs of one family: a Beta per prompt, or a normal logit per prompt."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from neyman.beliefs._protocol import Belief
 from neyman.randomness import PromptId
 
 
-class _Family(Belief):
-    """A belief whose predictions all follow from its two moments."""
+class MomentFamily(Belief):
+    """A belief whose predictions follow from a mean and a variance per prompt."""
 
     @abstractmethod
     def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
@@ -28,8 +28,8 @@ class _Family(Belief):
         return expected_spread(*self.predict(ids))
 
 
-class BetaFamily(_Family):
-    """Beliefs that are a Beta per prompt."""
+class BetaFamily(MomentFamily):
+    """Beliefs with a Beta posterior per prompt."""
 
     @abstractmethod
     def beta_parameters(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
@@ -51,8 +51,8 @@ class BetaFamily(_Family):
         return beta_sample(*self.beta_parameters(ids), rng)
 
 
-class LogitNormalFamily(_Family):
-    """Beliefs that are a normal distribution of each prompt's logit."""
+class LogitNormalFamily(MomentFamily):
+    """Beliefs with a normal posterior of each prompt's logit."""
 
     @abstractmethod
     def predict_logit(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
@@ -68,6 +68,6 @@ class LogitNormalFamily(_Family):
         return mixed_moment(mean, variance, sizes_per_prompt("group_size", group_size, len(mean)))
 
     def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
-        """Return one draw per id, independent of one another; a logit without variance is drawn as it is."""
+        """Return one independent draw per id; a logit without variance gives its own rate."""
         mean, variance = self.predict_logit(ids)
         return np.asarray(expit(mean + np.sqrt(variance) * rng.standard_normal(len(mean))), dtype=np.float64)

@@ -17,16 +17,16 @@ from neyman.randomness import PromptId
 _EIGEN_FLOOR = 1e-8  # directions of the landmark kernel below this share of the largest are noise
 _BLOCK = 16_384  # rows handled at once, so that no temporary grows with the pool
 _MAP_BLOCK = 1_024  # the same for the map, whose temporaries then stay in the processor's cache
-_HELD = 64 * 2**20  # bytes of mapped rows that are held; a larger pool's are computed for those asked about
+_HELD = 64 * 2**20  # bytes of mapped rows that are cached; a larger pool's rows are mapped on each request
 
 
 class FeatureStore:
-    """The host's feature rows, held as float32, found by prompt id.
+    """The host's feature rows by prompt id, held as float32.
 
-    The rows are not part of a saved state (a million embeddings are gigabytes that the host has anyway); a
-    64-bit fingerprint of each is, so that a state is never continued with other features.
+    Saved states leave the rows out, since a million embeddings are gigabytes that the host has anyway. They hold a
+    64-bit fingerprint of each row instead, so that no state is continued with other features.
 
-    Several models may share a store: its rows, and what the map they have in common makes of them, are held once.
+    Several models may share a store; then rows, and their images under a common map, are held once.
     """
 
     def __init__(self) -> None:
@@ -54,15 +54,15 @@ class FeatureStore:
         return list(islice(self._rows, start, None))
 
     def share(self, basis: NystromMap) -> NystromMap:
-        """Return the map that another model over these rows has already, where it is the same as this one."""
+        """Return the equal map of another model over these rows, if there is one, else this map."""
         if self._basis is None or not self._basis.equals(basis):
             self._basis, self._mapped = basis, np.zeros((0, basis.width))
         return self._basis
 
     def design(self, basis: NystromMap, ids: Sequence[PromptId]) -> FloatP:
-        """Return a 1 and what a map makes of each prompt's row, shape (P, 1 + D), zeros where it has none.
+        """Return a 1 and the mapped features of each prompt, shape (P, 1 + D); zeros where it has no row.
 
-        What was asked for last is kept, as the models that share a store are asked about the same prompts in turn.
+        The last result is cached: models that share a store are asked about the same prompts one after another.
         """
         if self._last is None or self._last[0] is not basis or self._last[1] != ids:
             rows = self.find(ids)
@@ -75,7 +75,7 @@ class FeatureStore:
         return self._last[2]
 
     def _map(self, basis: NystromMap, rows: IntP) -> FloatP:
-        """Return what a map makes of rows; of a small pool each is computed once."""
+        """Return the mapped features of rows, from the cache where the pool is small enough for one."""
         if basis is not self._basis or 8 * len(self) * basis.width > _HELD:
             return basis(self._matrix[rows])
         if len(self._mapped) < len(self):
@@ -147,6 +147,7 @@ def fingerprints(matrix: NDArray[np.float32]) -> IntP:
 
 def squared_distances(x: NDArray[Any], y: NDArray[Any]) -> FloatP:
     """Return all squared Euclidean distances, shape (len(x), len(y))."""
+    # |x|^2 + |y|^2 - 2 x'y is one matrix product, but cancels for close rows: in float64, and clipped at zero.
     x, y = x.astype(np.float64), y.astype(np.float64)
     cross = x @ y.T
     total = (x * x).sum(axis=1)[:, None] + (y * y).sum(axis=1)[None, :] - 2.0 * cross
@@ -183,10 +184,12 @@ class NystromMap:
     @classmethod
     def fit(cls, matrix: NDArray[np.float32], *, landmarks: int, bandwidth: float) -> NystromMap:
         """Choose landmarks among the rows by a fixed shuffle, and whiten their kernel."""
+        # A generator of its own, always the same: the landmarks are part of a belief's result, not of a run's seed.
         order = np.random.Generator(np.random.PCG64(0)).permutation(len(matrix))[:landmarks]
         points = matrix[np.sort(order)].astype(np.float64)
         kernel = np.exp(squared_distances(points, points) / (-2.0 * bandwidth**2))
         values, vectors = np.linalg.eigh(kernel)
+        # K_MM^{-1/2} without the directions whose eigenvalues are rounding noise, which it would blow up.
         good = values > _EIGEN_FLOOR * values[-1]
         return cls(points, np.ascontiguousarray(vectors[:, good] / np.sqrt(values[good])), bandwidth)
 
@@ -243,6 +246,7 @@ def check_fingerprints(
     saved = unpack_array("features", packed, shape=[len(ids)])
     if saved.dtype != np.int64:
         raise StateError("state['features'] must hold 64-bit integers")
+    # 0 is "no features": a prompt may get its row after the state was saved, but never another row.
     bad = np.flatnonzero((saved != store.fingerprints(ids)) & (saved != 0))
     if len(bad):
         raise StateError(

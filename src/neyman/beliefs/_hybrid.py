@@ -1,4 +1,4 @@
-"""Discounted counts whose prior mean is a Gaussian process's prediction from features."""
+"""Discounted counts per prompt, with a Gaussian process over features as the prior mean."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class CountsWithGP(BetaFamily, RegressionBelief):
     ``log((S + 1/2) / (N - S + 1/2))`` with noise ``1 / (N p (1-p))`` and an independent term r per prompt.
 
     Args:
-        discount: what an earlier visit's evidence keeps at the next visit, in [0, 1].
-        fade: what all evidence keeps per training step, in [0, 1].
+        discount: share of a prompt's evidence that its next visit leaves, in [0, 1].
+        fade: share of all evidence that a training step leaves, in [0, 1].
         strength: pseudo-rollouts k of the prior, > 0.
         residual_scale: standard deviation of r, in logits.
         landmarks: basis functions, at most; 0 ignores features.
         length_scale: the kernel's bandwidth in units of the median distance between prompts.
         level_scale: prior standard deviation of the common logit.
-        memory: what the process keeps of an old visit per step.
+        memory: share of an old visit's weight in the process that a step leaves, in (0, 1].
 
-    Guarantee: with strength near 0 it is ``Counts`` where there is evidence. Voided, in its mean, by fast
-    drift: a visit at which the rate jumped is averaged with those before.
+    Guarantee: with a strength near 0 it equals ``Counts`` for prompts with evidence. Voided, in its mean, by fast
+    drift: a visit after a jump of the success rate is averaged with those before it.
 
     Cost: as ``BinomialResidual``.
 
@@ -92,6 +92,7 @@ class CountsWithGP(BetaFamily, RegressionBelief):
         return strength * mean + successes, strength * (1.0 - mean) + np.maximum(trials - successes, 0.0)
 
     def _learn(self, names: list[PromptId], s: IntP, n: IntP) -> None:
+        # The prompts' old pseudo-observations leave the process before their new ones enter it.
         z = self._regression.design(names)
         weight, centre = self._contribution(names)
         self._regression.add_evidence(z, -weight, centre)
@@ -112,6 +113,7 @@ class CountsWithGP(BetaFamily, RegressionBelief):
         rows = self._table.find(names)
         successes, trials = self._table.gather("successes", rows), self._table.gather("trials", rows)
         rate = (successes + 0.5) / (trials + 1.0)
+        # Delta method: Var(logit of s/n) = 1 / (n p (1-p)); the prompt's own term r adds its variance to the noise.
         information = trials * rate * (1.0 - rate)
         weight = information / (1.0 + self._config["residual_scale"] ** 2 * information)
         age = self._table.idle(rows, self._clock)

@@ -1,4 +1,4 @@
-"""A success rate whose logit is normal: its moments, and what binomial counts make of it."""
+"""Success rates with a normal logit: their moments, and the update by binomial counts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def mixed_moment(mean: FloatP, variance: FloatP, sizes: IntP) -> FloatP:
 
 
 def tilted_moments(mean: FloatP, variance: FloatP, successes: IntP, trials: IntP) -> tuple[FloatP, FloatP]:
-    """Return mean and variance of ``f`` under ``N(f; mean, variance) Binomial(s | n, sigmoid(f))``.
+    """Return mean and variance of the logit ``f`` under ``N(f; mean, variance) Binomial(s | n, sigmoid(f))``.
 
     Adaptive Gauss-Hermite quadrature about the mode, so that a million trials are as exact as eight.
 
@@ -71,11 +71,13 @@ def tilted_moments(mean: FloatP, variance: FloatP, successes: IntP, trials: IntP
     weights /= weights.sum(axis=1, keepdims=True)
     first = (weights * f).sum(axis=1)
     second = (weights * (f - first[:, None]) ** 2).sum(axis=1)
+    # Log-concavity makes the variance shrink; rounding must not undo that, or the site's precision turns negative.
     return first, np.minimum(second, variance * (1.0 - 1e-12))
 
 
 def _mode(mean: FloatP, variance: FloatP, s: FloatP, n: FloatP) -> FloatP:
     """Return the maximum of the tilted density by Newton steps kept inside a shrinking bracket."""
+    # The slope s - n p - (f - mean) / variance is zero between these ends, since 0 < p < 1.
     low = mean + variance * np.minimum(s - n, 0.0)
     high = mean + variance * s
     f = np.clip(np.log((s + 0.5) / (n - s + 0.5)), low, high)
@@ -85,7 +87,7 @@ def _mode(mean: FloatP, variance: FloatP, s: FloatP, n: FloatP) -> FloatP:
         low, high = np.where(slope > 0, f, low), np.where(slope > 0, high, f)
         step = f + slope / (n * p * (1.0 - p) + 1.0 / variance)
         done = np.abs(step - f) <= 1e-10 * (1.0 + np.abs(f))
-        # What has settled is an end of its bracket, and halving that would throw it off again.
+        # A settled root is an end of its bracket, and halving the bracket would throw it off again.
         f = np.where(done | ((step > low) & (step < high)), step, 0.5 * (low + high))
         if done.all():
             break

@@ -1,4 +1,4 @@
-"""The contract of beliefs: predictions of success rates, updates by verified counts, time, and state."""
+"""The contract of beliefs: predicted success rates, updates by verified counts, drift, and state."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from neyman.randomness import PromptId
 class Belief(Protocol):
     """The predicted success rate of each prompt, and its uncertainty.
 
-    Beliefs inherit from it, and with it the defaults of ``uses_features`` and ``evidence``.
+    A belief inherits from this class, and with it the defaults of ``uses_features`` and ``evidence``.
 
     Every array has one entry per requested id, in the order of the request. Ids are strings or integers
-    (``1`` and ``"1"`` are two prompts). An id that was never seen is no error: it gets the prior.
+    (``1`` and ``"1"`` are two prompts). An unknown id is no error: it gets the prior.
     ``predict``, ``expected_variance``, ``mixed_probability`` and ``sample`` change nothing.
 
-    **Time.** ``advance`` marks that the policy has taken optimiser steps: call it once per training step.
-    All updates between two calls are one visit, however many portions they come in, so rounds within a
+    **Time.** ``advance`` marks that the policy has taken optimiser steps; the controller calls it once per training
+    step. All updates between two calls are one visit, in however many portions they come, so that the rounds of a
     step do not discount one another.
 
     Guarantee: the same calls in the same order give the same numbers, bit for bit, and ``load_state_dict``
@@ -34,7 +34,7 @@ class Belief(Protocol):
 
     @property
     def uses_features(self) -> bool:
-        """Whether predictions depend on the features given to ``register``; if not, hosts warn whoever gives some."""
+        """Whether predictions depend on the features given to ``register``; if not, hosts warn about given ones."""
         return True
 
     def evidence(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP] | None:
@@ -44,7 +44,7 @@ class Belief(Protocol):
 
     @abstractmethod
     def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
-        """Make prompts known, with their feature rows (P, F) where the belief uses features."""
+        """Register prompts, with their feature rows, shape (P, F), where the belief uses features."""
         ...
 
     @abstractmethod
@@ -54,7 +54,7 @@ class Belief(Protocol):
 
     @abstractmethod
     def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
-        """Return E[p(1-p)] = m(1-m) - Var(p), the posterior expectation of a rollout's variance."""
+        """Return E[p(1-p)] = m(1-m) - Var(p), the expected variance of a rollout's success."""
         ...
 
     @abstractmethod
@@ -69,12 +69,12 @@ class Belief(Protocol):
 
     @abstractmethod
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Take in verified counts; zero trials are ignored, an id given twice counts as its sum."""
+        """Learn verified counts; zero trials are ignored, an id given twice counts as its sum."""
         ...
 
     @abstractmethod
     def advance(self, steps: int = 1) -> None:
-        """Let time pass: all beliefs, of observed prompts or not, lose confidence as the policy drifts."""
+        """Let training steps pass: predictions lose confidence as the policy drifts, for visited prompts or not."""
         ...
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""VIP's Gaussian process, as published: no noise, no memory of counts, a point prediction."""
+"""VIP's Gaussian process as published: a point prediction without noise, from each prompt's last visit."""
 
 from __future__ import annotations
 
@@ -43,23 +43,22 @@ class PublishedGP(LogitNormalFamily, StoredBelief):
     become ``m + K_{.B} K_BB^{-1} (ghat - m_B)``. There is no noise term, the covariance is never updated, and
     neither n nor the age of an observation matters.
 
-    Up to ``dense_limit`` registered prompts the kernel is exact and cached (8 N^2 bytes); above, it is replaced by
-    ``landmarks`` Nystrom features in ``K_{.B}``; ``K_BB`` stays exact. Prompts without features keep the prior
-    until observed, and tell nothing about others.
+    Up to ``dense_limit`` registered prompts the kernel is exact and cached (8 N^2 bytes); above, ``K_{.B}`` is
+    approximated by ``landmarks`` Nystrom features, and ``K_BB`` stays exact. Prompts without features keep the prior
+    until they are observed, and their results do not reach other prompts.
 
     Args:
-        eps: empirical rates are clipped to [eps, 1 - eps]; in (0, 0.5). The paper gives no value. 0.05 was the
-            better of two tried on synthetic data, the authors' code has 1e-6.
+        eps: empirical rates are clipped to [eps, 1 - eps]; in (0, 0.5). The paper gives no value, the authors' code
+            has 1e-6; 0.05 was the better of two values tried on synthetic data.
         bandwidth: ``"median"``, or a length in the features' units.
         prior_mean: the logit before any observation.
-        dense_limit: with more registered prompts than this the kernel is low-rank.
-        landmarks: rank above that.
-        variance: ``"plug_in"``, the published form, takes the prediction for certain, so that E[p(1-p)] is
-            m(1-m); ``"prior"`` spreads the logit by the prior's variance of 1, which is never updated.
+        dense_limit: most registered prompts for which the kernel is exact.
+        landmarks: rank of the kernel above that.
+        variance: ``"plug_in"``, the published form, takes the prediction as certain, so that E[p(1-p)] is m(1-m);
+            ``"prior"`` gives the logit the prior's variance of 1, which is never updated.
 
-    Guarantee: portions of a step add up: the rate that overwrites a prompt is that of all its rollouts since the
-    last ``advance``. Voided as a belief by everything above: it is here to be compared with, and it is worse than
-    counts on the real trace.
+    Guarantee: portions of a step add up: a prompt is overwritten by the rate of all its rollouts since the last
+    ``advance``. Use it for comparison only: without noise or memory it predicts worse than counts on a real trace.
 
     Cost: dense O(B^3 + B N) a step; low-rank O(B^3 + B M F).
 
@@ -116,13 +115,14 @@ class PublishedGP(LogitNormalFamily, StoredBelief):
         fresh, matrix, prints = self._store.check(names, features)
         seen = [name for name in fresh if name in self._table]
         before = self._mean(seen)
+        # Prompts observed before they had features keep their predictions: these are read first and put back after.
         self._store.add(fresh, matrix, prints)
         self._kernel = None
         self._settle()
         self._overwrite(seen, before)
 
     def predict_logit(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
-        """Return m per prompt, and the variance of the logit under the chosen reading: 0 or 1."""
+        """Return m per prompt, and the variance of the logit: 0 as published, 1 with ``variance="prior"``."""
         mean = self._mean(prompt_ids("ids", ids))
         return mean, np.full(len(mean), 0.0 if self._config["variance"] == "plug_in" else 1.0)
 
@@ -182,7 +182,7 @@ class PublishedGP(LogitNormalFamily, StoredBelief):
         self._weights = np.zeros(self._basis.width)
         self._kernel = None
         self._table.column("dual")[:] = 0.0
-        # What was learned goes over as one published update with everything that was seen.
+        # The low-rank kernel starts from one published update with the present predictions of all observed prompts.
         self._propagate(names, before - self._config["prior_mean"])
         self._overwrite(names, before)
 
@@ -191,7 +191,7 @@ class PublishedGP(LogitNormalFamily, StoredBelief):
         return mean + self._shared(names)
 
     def _shared(self, names: Sequence[PromptId]) -> FloatP:
-        """Return what other prompts' observations have added to each prompt's logit."""
+        """Return the sum that other prompts' observations have added to each prompt's logit."""
         out = np.zeros(len(names))
         rows = self._store.find(names)
         have = np.flatnonzero(rows >= 0)

@@ -19,12 +19,12 @@ from neyman.errors import StateError
 from neyman.randomness import PromptId
 
 _BLOCK = 16_384  # prompts predicted at once, so that no temporary grows with the pool
-_CACHED = 1_024  # the same for what is computed of each, which then stays in the processor's cache
+_CACHED = 1_024  # rows of a quadratic form at once, so that the product stays in the processor's cache
 
 # Prior scales of the features' weights that compete; 1 first, so that it wins while there is no evidence.
 _SCALES: Final = (1.0, 0.3, 2.0, 3.0)
 
-# Weight and centre of the pseudo-observation that each prompt has in the sums now; weight 0 if none.
+# Weight and centre of each prompt's pseudo-observation as it stands in the sums now; weight 0 if it has none.
 Contribution = Callable[[Sequence[PromptId]], tuple[FloatP, FloatP]]
 Parsed = tuple[NystromMap | None, FloatP, FloatP]
 
@@ -32,17 +32,17 @@ Parsed = tuple[NystromMap | None, FloatP, FloatP]
 class FeatureRegression:
     """``y_q ~ N(z_q' w, 1 / c_q)``, ``w ~ N(0, diag(level^2, s^2, ..., s^2))``, z_q = (1, radial basis).
 
-    Each prompt contributes one pseudo-observation, that of its last visit; a new visit replaces it, and old ones
-    lose ``1 - memory`` of their weight per step. The scale s is the one of a short list with the highest
-    marginal likelihood of all present pseudo-observations, so useless features are switched off by the data.
+    Each prompt contributes one pseudo-observation; a new visit replaces it, and each step takes ``1 - memory`` of
+    the weight of all. The scale s is the one of a short list that maximises the marginal likelihood of the present
+    pseudo-observations, so that the data switch useless features off.
 
     Args:
         landmarks: at most this many basis functions; 0 ignores features.
         length_scale: the kernel's bandwidth in units of the median distance between prompts.
         scales: candidates for s; the first wins ties.
         level: the prior standard deviation of the common logit.
-        memory: what an old pseudo-observation keeps per step, in (0, 1].
-        store: the feature rows; another model's, to hold them once, where both are registered with the same.
+        memory: share of a pseudo-observation's weight that a step leaves, in (0, 1].
+        store: feature rows of another model over the same prompts, so that they are held once; None makes a store.
 
     Cost: O(B D^2) an update and O(D^3) a step for D features, O(D^2) memory, whatever the number of prompts.
     """
@@ -72,7 +72,7 @@ class FeatureRegression:
     def register(self, ids: Sequence[PromptId], features: ArrayLike, contribution: Contribution) -> None:
         """Register feature rows; the first ones ever fix the landmarks and the bandwidth.
 
-        Prompts that were seen before they had features have their pseudo-observation moved to the new row.
+        The pseudo-observations of prompts that were visited before they had features move to their new rows.
         """
         self.store.add(*self.store.check(ids, features))
         fresh = self.store.ids(self._taken)
@@ -121,11 +121,11 @@ class FeatureRegression:
         self._fitted = None
 
     def decay(self, ages: Any) -> FloatP:
-        """Return what pseudo-observations of these ages still weigh, relative to when they came."""
+        """Return the share of their first weight that pseudo-observations of these ages have left."""
         return np.asarray(self._memory ** np.asarray(ages, dtype=np.float64))
 
     def advance(self, steps: int) -> None:
-        """Let all pseudo-observations age."""
+        """Age all pseudo-observations by some training steps."""
         keep = self._memory**steps
         self._information *= keep
         self._moment *= keep
@@ -155,6 +155,7 @@ class FeatureRegression:
 
     def _fit(self) -> tuple[FloatP, FloatP, float]:
         if self._fitted is None:
+            # Sums of evidence added and taken away are symmetric only up to rounding, which Cholesky does not accept.
             information = 0.5 * (self._information + self._information.T)
             best = -np.inf
             for scale in self._scales if len(self._moment) > 1 else self._scales[:1]:
@@ -162,9 +163,9 @@ class FeatureRegression:
                 prior[0] = self._level**-2.0
                 factor = cholesky(information + np.diag(prior))
                 mean = cholesky_solve(factor, self._moment)
-                # log N(y; 0, Z S Z' + 1/c) up to what does not depend on S, by the determinant lemma.
+                # log N(y; 0, Z S Z' + 1/c) up to terms without S, by the matrix determinant lemma.
                 evidence = 0.5 * (np.log(prior).sum() + self._moment @ mean) - np.log(np.diag(factor)).sum()
-                if evidence > best + 1e-9:
+                if evidence > best + 1e-9:  # near-ties go to the earlier scale, whatever rounding does
                     best, chosen = evidence, (factor, mean, scale)
             factor, mean, scale = chosen
             self._fitted = mean, cholesky_inverse(factor), float(scale)

@@ -1,4 +1,4 @@
-"""Features plus a drifting residual per prompt under a binomial likelihood: the default belief."""
+"""Logistic regression on features with a drifting residual per prompt: the model behind the default belief."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ class BinomialResidual(LogitNormalFamily, RegressionBelief):
     """A logistic model with shared features, a state per prompt, and drift.
 
     ``logit p_q(t) = level(t) + z_q' w + r_q(t)``, ``r_q ~ N(0, residual_scale^2)`` and drifting,
-    ``s | n ~ Binomial(n, p)``. What was seen of a prompt is one Gaussian pseudo-observation of its logit, of
-    which the moments are matched to the exact binomial posterior at each visit. Given w, ``r_q`` is solved in
-    closed form, so a prompt with evidence rests on it and one without rests on the features.
+    ``s | n ~ Binomial(n, p)``. The evidence on a prompt is one Gaussian pseudo-observation of its logit, whose
+    moments are matched to the exact binomial posterior at each visit. Given w, ``r_q`` has a closed form, so that
+    the prediction for a prompt with evidence rests on that evidence, and for one without on its features.
 
-    Without features it is a per-prompt filter with a common level, and still works.
+    Without features it is a filter per prompt with a common level.
 
     Args:
-        residual_scale: standard deviation of what features cannot tell, in logits.
-        residual_drift: standard deviation of the residual's random walk, logits per square root of a step.
-        level_drift: the same for the level that all prompts share: the policy as a whole gets better or worse.
+        residual_scale: standard deviation of r, the part of a logit that features do not explain.
+        residual_drift: standard deviation of r's random walk, logits per square root of a step.
+        level_drift: the same for the level that all prompts share, which moves as the policy gets better or worse.
         level_scale: prior standard deviation of the level.
         landmarks: basis functions, at most; 128 keeps the quality of 512 on real embeddings. 0 ignores features.
         length_scale: the kernel's bandwidth in units of the median distance between prompts.
-        memory: what the features' view of an old visit keeps per step.
-        shares: another such belief, whose feature rows are held once for both; both are to be registered with the
-            same.
+        memory: share of an old visit's weight in the regression that a step leaves, in (0, 1].
+        shares: another such belief over the same prompts, with which feature rows are shared, so that they are held
+            once.
 
-    The defaults: ``level_scale`` is vague, ``residual_scale`` gives the U shape that real pools have, the drifts
-    are within 1 % of the best log-loss from no drift to 0.15 logits a step in simulation, and the weight of the
-    features is no setting at all: it maximises the marginal likelihood as data come in.
-    ``residual_scale``, ``residual_drift`` and ``length_scale`` were picked with the public trace of
-    ``benchmarks/beliefs.py`` in view, so its figures are not held out; they are flat around the picks: .3496 to
+    The defaults: ``level_scale`` is vague; ``residual_scale`` gives the U-shaped success rates of real pools; the
+    drifts are within 1 % of the best log-loss from no drift to 0.15 logits a step in simulation; and the weight of
+    the features is not a setting, but maximises the marginal likelihood as data come in.
+    ``residual_scale``, ``residual_drift`` and ``length_scale`` were chosen with the public trace of
+    ``benchmarks/beliefs.py`` in view, so its figures are not held out. They are flat around the choice: .3496 to
     .3512 on later visits and .602 to .604 on first ones for scales 1.8 to 2.5, drifts .02 to .1, lengths .5 to 1.
 
-    Guarantee: O(1) memory per prompt beside its features, and no work for prompts that are not asked about.
-    The exact posterior of the model is approached, not reached: the Gaussian in the logit overstates the
-    variance of pure prompts (.0085 for .0049 at 0 of 8), while mean and E[p(1-p)] are within .005. Voided by
-    features registered in portions: the first ones fix the landmarks, so register the whole pool at once.
+    Guarantee: O(1) memory per prompt beside its features, and no work for prompts outside a request. The model's
+    posterior is approximate: the Gaussian in the logit overstates the variance of prompts with zero-variance groups
+    (.0085 for .0049 at 0 of 8), while the mean and E[p(1-p)] are within .005. Voided by features registered in
+    portions: the first ones fix the landmarks, so register the whole pool at once.
 
     Cost: O(B M F + B M^2) a call, O(M^3) a few times per step: about 10 ms of one core at 128 prompts and
     landmarks.
@@ -101,7 +101,7 @@ class BinomialResidual(LogitNormalFamily, RegressionBelief):
 
     @property
     def store(self) -> FeatureStore:
-        """The feature rows."""
+        """The feature rows, which another belief may share."""
         return self._regression.store
 
     def predict_logit(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
@@ -118,6 +118,7 @@ class BinomialResidual(LogitNormalFamily, RegressionBelief):
         rows = self._table.add(names)
         weight, centre = self._contribution_of(rows)
         kept, own = self._aged_precision(rows), centre
+        # Each prompt's new counts were matched against the features before this batch; now against the others of it.
         for _ in range(_PASSES):
             self._record(rows, kept, own, site, moment)
             old, (weight, centre) = (weight, centre), self._contribution_of(rows)
@@ -149,7 +150,7 @@ class BinomialResidual(LogitNormalFamily, RegressionBelief):
         """Return mean and variance of the logits, given those of the features' part."""
         rows = self._table.find(names)
         share = self._spread * self._aged_precision(rows)
-        rest = 1.0 / (1.0 + share)  # what the features still decide; 1 for a prompt never seen
+        rest = 1.0 / (1.0 + share)  # weight of the features in the logit; 1 for a prompt without visits
         own = self._table.gather("centre", rows)
         level_variance = self._level_walk * (self._clock - self._level_clock)
         logit = self._level + rest * mean + (1.0 - rest) * own
@@ -158,9 +159,12 @@ class BinomialResidual(LogitNormalFamily, RegressionBelief):
     def _without_own(
         self, z: FloatP, weight: FloatP, centre: FloatP, kept: FloatP, own: FloatP
     ) -> tuple[FloatP, FloatP]:
-        """Return the logits' moments from the whole batch and each prompt's past, without its new counts."""
+        """Return the logits' moments from the whole batch and each prompt's past, without its new counts.
+
+        The cavity of expectation propagation: leave-one-out moments of a linear regression follow from the leverage.
+        """
         mean, variance = self._regression.predict(z)
-        leverage = np.minimum(weight * variance, 1.0 - 1e-9)
+        leverage = np.minimum(weight * variance, 1.0 - 1e-9)  # below 1 but for rounding
         prior = variance / (1.0 - leverage) + self._spread
         precision = 1.0 / prior + kept
         others = (mean - leverage * centre) / (1.0 - leverage)
@@ -168,7 +172,7 @@ class BinomialResidual(LogitNormalFamily, RegressionBelief):
         return self._level + (others / prior + kept * own) / precision, 1.0 / precision + level_variance
 
     def _record(self, rows: IntP, kept: FloatP, own: FloatP, site: FloatP, moment: FloatP) -> None:
-        """Write what is known of each prompt now: what was kept of its past, and the new counts."""
+        """Write each prompt's pseudo-observation: the product of its aged past and the site of its new counts."""
         total = kept + site
         good = total > 0.0
         centre = (kept * own + moment - site * self._level) / np.where(good, total, 1.0)
@@ -179,10 +183,11 @@ class BinomialResidual(LogitNormalFamily, RegressionBelief):
     def _aged_precision(self, rows: Any) -> FloatP:
         precision = self._table.gather("precision", rows)
         age = self._table.idle(rows, self._clock)
+        # A random walk adds its variance: 1 / (1 / precision + walk age), written so that precision may be 0.
         return np.asarray(precision / (1.0 + precision * self._walk * age), dtype=np.float64)
 
     def _contribution(self, names: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
-        """Return weight and centre of what each prompt's last visit still tells the regression."""
+        """Return weight and centre of each prompt's pseudo-observation as it counts in the regression now."""
         return self._contribution_of(self._table.find(names))
 
     def _contribution_of(self, rows: IntP) -> tuple[FloatP, FloatP]:
@@ -192,8 +197,9 @@ class BinomialResidual(LogitNormalFamily, RegressionBelief):
         return weight, self._table.gather("centre", rows)
 
     def _move_level(self, surprise: FloatP, variance: FloatP, site: FloatP, known: Any) -> None:
-        """Shift the level by what all revisited prompts say together, a Kalman step in one number."""
+        """Shift the level by the common surprise of all revisited prompts: a Kalman step in one number."""
         walk = self._level_walk * (self._clock - self._level_clock)
+        # New prompts have no prediction of their own to be surprised against, only the features'.
         if walk <= 0.0 or not known.any():
             return
         gain = site / (1.0 + variance * site)  # the precision of each prompt's innovation
@@ -203,7 +209,7 @@ class BinomialResidual(LogitNormalFamily, RegressionBelief):
 
 
 def _match(mean: FloatP, variance: FloatP, s: IntP, n: IntP) -> tuple[FloatP, FloatP, FloatP]:
-    """Return the tilted mean, and precision and precision-weighted mean of the Gaussian that stands for s of n."""
+    """Return the tilted mean, and precision and precision-weighted mean of the Gaussian site for s of n."""
     first, second = tilted_moments(mean, variance, s, n)
     site = np.maximum(1.0 / second - 1.0 / variance, 0.0)
     return first, site, first / second - mean / variance

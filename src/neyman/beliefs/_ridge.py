@@ -27,21 +27,20 @@ class Ridge(LogitNormalFamily, StoredBelief):
     """Success rates as a linear function of the features, fitted to all rollouts so far.
 
     ``p_q = clip(1/2 + w0 + x_q' w, eps, 1 - eps)`` with w least in ``sum over rollouts memory^age (r - 1/2 - w0 -
-    x' w)^2 + w0^2 + penalty |w|^2``. Every rollout is one observation, so portions and groups of any size simply add
-    up, and the sums are all there is to keep. Prompts without features get ``1/2 + w0``; where no prompt has
-    features that is the pool's mean.
+    x' w)^2 + w0^2 + penalty |w|^2``. Every rollout is one observation, so portions and groups of any size add up,
+    and the state is two sums. Prompts without features get ``1/2 + w0``, the pool's mean where none has features.
 
     Args:
         penalty: of the features' weights, > 0, in rollouts for features of unit length.
-        memory: what a rollout's weight keeps per step, in (0, 1]; 1 weighs the first step as the last.
+        memory: share of a rollout's weight that a step leaves, in (0, 1]; 1 weighs the first step as the last.
         eps: predictions are clipped to [eps, 1 - eps], in (0, .5).
 
-    Guarantee: exact for these sums. It is a point prediction, as in the paper's table: E[p(1-p)] is m(1-m), and what
-    was seen of a prompt counts only through its features. Voided as a model of rates by the clipping.
+    Guarantee: exact for these sums. It is a point prediction, as in the paper's table: E[p(1-p)] is m(1-m), and a
+    prompt's own results count only through its features. Voided as a model of success rates by the clipping.
 
     Cost: O(B F^2) an update for B prompts with F features, O(F^3) at the first prediction after it; O(F^2) memory.
 
-    Source: baseline of VIP, arXiv 2602.01601, whose text gives neither target nor penalty: they are our choice.
+    Source: baseline of VIP, arXiv 2602.01601; the target and the penalty are our choice, as the paper gives neither.
 
     Example:
         >>> belief = Ridge(penalty=0.1)
@@ -67,7 +66,7 @@ class Ridge(LogitNormalFamily, StoredBelief):
         self._weights: FloatP | None = None
 
     def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
-        """Give prompts their feature rows, shape (P, F); what was seen before stays with the level.
+        """Give prompts their feature rows, shape (P, F); earlier results of prompts without stay with the level.
 
         Raises:
             ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
@@ -154,6 +153,7 @@ class Ridge(LogitNormalFamily, StoredBelief):
 
     def _fit(self) -> FloatP:
         if self._weights is None:
+            # Normal equations in float64: the penalty keeps them positive definite with fewer rollouts than features.
             penalty = np.full(len(self._moment), float(self._config["penalty"]))
             penalty[0] = _LEVEL
             factor = cholesky(self._gram + np.diag(penalty))

@@ -1,8 +1,8 @@
 """Saved states: JSON-safe, versioned, with an exact key set.
 
 An array is saved as ``{"dtype": "<f8", "shape": [n, ...], "data": base64}``: the little-endian bytes in C
-order, so a million prompts are a few megabytes and every bit survives. Prompt ids are a plain list, in which
-JSON keeps ``1`` and ``"1"`` apart.
+order, so that a million prompts take a few megabytes and every bit survives. Prompt ids are a plain list, in
+which JSON keeps ``1`` and ``"1"`` apart.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def pack_array(array: NDArray[np.float64] | NDArray[np.int64]) -> dict[str, Any]
 
 
 def unpack_array(name: str, packed: Any, *, shape: Sequence[int | None] | None = None) -> NDArray[Any]:
-    """Return the array that ``pack_array`` made; a wrong shape, dtype or length raises ``StateError``.
+    """Return the array behind the data of ``pack_array``, checked.
 
     Args:
         name: the key, for the message.
-        packed: what was saved.
+        packed: the saved data.
         shape: the legal shape; None in a place allows any length there.
 
     Returns:
@@ -65,6 +65,7 @@ def unpack_array(name: str, packed: Any, *, shape: Sequence[int | None] | None =
         raw = base64.b64decode(data, validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
         raise StateError(f"state[{name!r}] is damaged: {error}") from error
+    # Decoders skip stray bits, so that different texts could stand for one state: only the canonical text is legal.
     if base64.b64encode(raw).decode("ascii") != data:
         raise StateError(f"state[{name!r}] is damaged: it is no base64 as it is written")
     if min(dims, default=0) < 0 or len(raw) != 8 * math.prod(dims):
@@ -80,10 +81,10 @@ def unpack_array(name: str, packed: Any, *, shape: Sequence[int | None] | None =
 def check_state(
     state: Any, *, kind: str, version: int, config: Mapping[str, Any], keys: Sequence[str]
 ) -> None:
-    """Check a saved state's kind, version, configuration and exact key set; name what differs.
+    """Check a saved state's kind, version, configuration and exact key set.
 
     Raises:
-        StateError: with the difference, and the way out.
+        StateError: names the differences and how to load the state.
     """
     if not isinstance(state, Mapping):
         raise StateError(f"a saved belief must be a mapping, got {type(state).__name__}")

