@@ -1,4 +1,4 @@
-"""Formulas: pure functions on arrays, without state, randomness or torch; float64 in, int64 counts out."""
+"""Formulas of the methods: pure functions on arrays without state or randomness; float64 in, int64 counts out."""
 
 from neyman.formulas.advantage import effective_groups as effective_groups
 from neyman.formulas.advantage import group_advantages as group_advantages

@@ -1,8 +1,9 @@
-"""The exact integer optimum of a sum of discretely concave values: the units of largest marginal gain.
+"""Exact integer optimum of a sum of discretely concave values: the units of largest marginal gain.
 
-Starting from the lower bounds, every unit of budget goes where it gains most. As each prompt's gains fall, the
-units taken are simply the K largest of all, ties by prompt index. Small problems lay all gains out and
-partition them; large ones bisect the gain at the margin, so that memory stays linear in the number of prompts.
+Starting from the lower bounds, every unit of the budget goes where it gains most (Fox, 1966). Since each prompt's
+gains fall with its count, the chosen units are the K largest of all, ties by prompt index. Small problems lay all
+gains out and partition them; large ones bisect the gain at the margin, so that memory stays linear in the number
+of prompts.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from numpy.typing import NDArray
 
 from neyman._checks import FloatP, IntP
 
-#: gain(rows, n): what prompt rows[i] gains from n[i] to n[i] + 1 rollouts; falls in n.
+#: gain(rows, n): the gain of prompt rows[i] from n[i] to n[i] + 1 rollouts, which falls with n.
 Gain = Callable[[IntP, IntP], FloatP]
 
-MATRIX_CELLS: Final = 1 << 20
-_SAMPLE: Final = 1 << 12
-_FIRST_MARGIN: Final = 0.02
+MATRIX_CELLS: Final = 1 << 20  # gains laid out at once: 8 MiB
+_SAMPLE: Final = 1 << 12  # prompts on which the margin is guessed
+_FIRST_MARGIN: Final = 0.02  # relative half-width of the first bracket about that guess
 
 
 def greedy_counts(
     gain: Gain, lower: IntP, upper: IntP, budget: int, *, matrix_cells: int = MATRIX_CELLS
 ) -> IntP:
-    """Return the counts of largest summed gain, ties by prompt index, for a feasible budget.
+    """Maximise the summed gain over counts within their bounds, ties by prompt index.
 
     Args:
         gain: marginal gains, non-increasing in n on [lower, upper).
         lower: fewest rollouts per prompt.
         upper: most rollouts per prompt.
-        budget: sum of the counts, between the sums of the bounds.
-        matrix_cells: the largest number of gains that is laid out at once.
+        budget: sum of the counts, between the sums of the bounds; not checked.
+        matrix_cells: largest number of gains that are laid out at once.
 
     Returns:
         int64 counts.
@@ -54,7 +55,7 @@ def greedy_counts(
 
 def partition_counts(gains: FloatP, lower: IntP, ceiling: IntP, units: int) -> IntP:
     """Take the ``units`` largest of all gains, given as (prompts, steps above lower)."""
-    # A callable's rounding noise may raise a gain by an ulp: order within a prompt is by n all the same.
+    # Rounding may raise a later gain of a user's value by an ulp; a prompt's units are taken in order all the same.
     gains = np.minimum.accumulate(gains, axis=1)
     gains[np.arange(gains.shape[1]) >= (ceiling - lower)[:, None]] = -np.inf
     extra: IntP = _largest(gains.ravel(), units).reshape(gains.shape).sum(axis=1)
@@ -78,8 +79,8 @@ def threshold_counts(
     """Bisect the marginal gain until few units are in doubt, and settle those by partition.
 
     ``high`` holds the counts at a threshold so large that at most ``units`` are taken, ``low`` those at one so
-    small that at least ``units`` are: high <= answer <= low, prompt by prompt. With ``enough`` = 0 the gain
-    is never asked for two counts of one prompt in a single call.
+    small that at least ``units`` are: high <= answer <= low for every prompt. With ``enough`` = 0 no call of
+    ``gain`` has two counts of the same prompt, as values of all prompts at once need it.
     """
     above, high, below, low = _key(np.inf), lower, _key(-np.inf), ceiling
     if sample and len(lower) > _SAMPLE:
@@ -93,7 +94,8 @@ def threshold_counts(
         else:
             above, high = middle, counts
     missing, doubt = units - int((high - lower).sum()), low - high
-    if above - below <= 1 or not missing:  # every unit in doubt has the same gain
+    # Between neighbouring floats every unit in doubt has the same gain, and ties go by index.
+    if above - below <= 1 or not missing:
         share: IntP = np.clip(missing - (np.cumsum(doubt) - doubt), 0, doubt)
         return high + share
     rows = np.repeat(np.arange(len(lower), dtype=np.int64), doubt)
@@ -124,7 +126,7 @@ def _bracket(gain: Gain, lower: IntP, ceiling: IntP, units: int) -> tuple[int, I
 
 
 def _sample_margin(gain: Gain, picks: IntP, lower: IntP, ceiling: IntP, units: int) -> float:
-    """The marginal gain that spends a sample's share of the budget."""
+    """Estimate the gain at the margin from a sample of prompts and their share of the budget."""
     above, below = _key(np.inf), _key(-np.inf)
     high, low = lower, ceiling
     while above - below > 1 and (high < low).any():
@@ -138,9 +140,10 @@ def _sample_margin(gain: Gain, picks: IntP, lower: IntP, ceiling: IntP, units: i
 
 
 def _reach(gain: Gain, threshold: float, low: IntP, high: IntP) -> IntP:
-    """The largest count of each prompt, within [low, high], whose last unit gains at least ``threshold``.
+    """Return each prompt's largest count within [low, high] whose last unit gains at least ``threshold``.
 
-    Gallops from ``low`` and bisects after the first failure; prompts that are settled drop out.
+    Gallops from ``low`` and bisects after the first failure: most counts lie near ``low``, so this takes fewer
+    evaluations than bisecting the whole range. Settled prompts drop out.
     """
     reached, rows = low.copy(), np.flatnonzero(low < high)
     bottom, top, stride = low[rows], high[rows], 1
@@ -156,7 +159,8 @@ def _reach(gain: Gain, threshold: float, low: IntP, high: IntP) -> IntP:
 
 
 def _key(value: float) -> int:
-    """Map floats to integers in the same order, so that bisection ends at neighbouring floats."""
+    """Map a float to an integer of the same order, so that bisection ends at neighbouring floats."""
+    # IEEE 754: the bits of non-negative floats increase as integers, those of negative ones decrease.
     bits = int(np.float64(value).view(np.int64))
     return bits if bits >= 0 else -(bits & 0x7FFFFFFFFFFFFFFF)
 

@@ -1,4 +1,4 @@
-"""Advantages over ragged groups, and which groups carry signal."""
+"""Advantages over ragged groups, and the groups that carry signal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from neyman.formulas.segments import group_index, group_spread, group_sum, live_
 ESTIMATORS: Final = ("grpo", "dr_grpo", "rloo", "reinforce++")
 SINGLETONS: Final = ("zero", "error", "posterior")
 
-# Rewards beyond this would overflow when squared: they are scaled first.
+# Rewards beyond this would overflow when squared, so they are scaled first.
 _LARGE: Final = 1e100
 
 
@@ -31,10 +31,10 @@ def group_advantages(
     singleton: str = "zero",
     baseline: ArrayLike | None = None,
 ) -> FloatP:
-    """Advantage of every row against the rows of its own group.
+    """Compute the advantage of every row against the rows of its own group.
 
     GRPO: (r - mean) / (std + eps); Dr. GRPO: r - mean; RLOO: n/(n-1) (r - mean), which is r minus the mean of
-    the others; REINFORCE++: (r - mean) / (std + eps) over the whole batch, groups playing no part.
+    the others; REINFORCE++: (r - mean) / (std + eps) over the whole batch, regardless of groups.
 
     Args:
         rewards: one per row, shape (rows,); None or NaN where missing.
@@ -43,10 +43,10 @@ def group_advantages(
         ddof: delta degrees of freedom of the standard deviation: 1 (TRL, verl) or 0.
         eps: added to the standard deviation (TRL: 1e-4).
         tolerance: a group whose rewards differ by at most this, times its largest magnitude where that exceeds
-            1, is all equal: its advantages are exactly 0, and rounding noise is not blown up into signal.
-        singleton: what a group with a single valid row gets: "zero"; "error"; or "posterior", its reward minus
-            ``baseline``, undivided. A group without any valid row always gets zeros.
-        baseline: expected reward per row under what is known of its prompt, for ``singleton="posterior"``.
+            1, has zero variance: its advantages are exactly 0, so that rounding noise is not divided by itself.
+        singleton: advantage of the only valid row of a group: "zero"; "error" raises; or "posterior", its reward
+            minus ``baseline``, undivided. A group without a valid row always gets zeros.
+        baseline: expected reward per row, e.g. of a belief about its prompt, for ``singleton="posterior"``.
 
     Returns:
         float64 advantages, shape (rows,), all finite; 0 where the reward is missing.
@@ -55,8 +55,8 @@ def group_advantages(
         ArgumentError: infinite rewards, an argument outside its range, or a lone row with ``singleton="error"``.
 
     Guarantee:
-        Missing rewards are in no statistic. Equals TRL's (r - mean)/(std + 1e-4) for uniform groups whose
-        spread exceeds the tolerance. Row order and labels do not matter beyond rounding.
+        Missing rewards enter no mean and no deviation. Equals TRL's (r - mean)/(std + 1e-4) for groups of equal
+        size whose spread exceeds the tolerance. Row order and labels do not matter beyond rounding.
 
     Cost:
         O(rows log(rows)).
@@ -95,10 +95,10 @@ def group_advantages(
 
 
 def _centred(values: FloatP, live: NDArray[np.bool_], codes: IntP, n_groups: int, noise: float) -> FloatP:
-    """Live values minus their group's mean; exactly 0 in groups without spread and in rows that are not live."""
+    """Return live values minus their group's mean; exactly 0 in zero-variance groups and in missing rows."""
     n = np.maximum(group_sum(live, codes, n_groups), 1.0)
     centred = np.where(live, values - (group_sum(values, codes, n_groups) / n)[codes], 0.0)
-    # A second pass takes out the rounding of the first mean, which a large offset makes visible.
+    # The second pass removes the rounding of the first mean, which shows when rewards share a large offset.
     centred = np.where(live, centred - (group_sum(centred, codes, n_groups) / n)[codes], 0.0)
     return np.where(_mixed(values, live, codes, n_groups, noise)[codes], centred, 0.0)
 
@@ -107,6 +107,7 @@ def _standardised(
     centred: FloatP, live: NDArray[np.bool_], codes: IntP, n_groups: int, ddof: int, eps: float
 ) -> FloatP:
     n = group_sum(live, codes, n_groups)
+    # From centred values, so that the sum of squares does not cancel against the mean's.
     deviation = np.sqrt(group_sum(np.square(centred), codes, n_groups) / np.maximum(n - ddof, 1.0))
     divisor = deviation + eps
     return np.where(centred != 0.0, centred / np.where(divisor > 0.0, divisor, 1.0)[codes], 0.0)
@@ -152,7 +153,7 @@ def effective_groups(
     *,
     valid: ArrayLike | None = None,
 ) -> NDArray[np.bool_]:
-    """Which groups hold both outcomes, judged on whole groups and on valid rows only.
+    """Mark the effective groups: those whose valid rows hold both outcomes.
 
     max - min > tolerance (times the group's largest magnitude where that exceeds 1) over the valid rows.
 
@@ -161,7 +162,7 @@ def effective_groups(
             None or NaN where missing.
         groups: one label per row, any order.
         tolerance: differences up to this are rounding noise.
-        valid: boolean mask of rows that count, e.g. without those that timed out; None counts all.
+        valid: boolean mask of rows that count, e.g. all that did not time out; None counts all.
 
     Returns:
         One boolean per group, in order of first appearance (the order of ``group_index``). A group with a
@@ -185,7 +186,7 @@ def effective_groups(
 def undecided_groups(
     success: ArrayLike, groups: Iterable[Hashable], *, valid: ArrayLike | None = None
 ) -> NDArray[np.bool_]:
-    """Which groups have fewer than two valid rows: nothing can be said of their spread.
+    """Mark the groups with fewer than two valid rows, whose spread is unknown.
 
     Args:
         success: verified outcome per row, shape (rows,); None or NaN where missing.

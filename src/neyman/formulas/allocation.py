@@ -1,4 +1,4 @@
-"""How many rollouts each prompt gets: the exact integer optimum under a budget."""
+"""Allocation of a rollout budget over prompts: the exact integer optimum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neyman.errors import ArgumentError
 from neyman.formulas import relaxation, variance
 from neyman.formulas._greedy import MATRIX_CELLS, Gain, greedy_counts, partition_counts, threshold_counts
 
-#: value(n): what each prompt is worth with n[q] rollouts; n holds one count per prompt.
+#: value(n): the value of each prompt q with n[q] rollouts; n holds one count per prompt.
 Value = Callable[[IntP], ArrayLike]
 
 _CONCAVITY_NOISE: Final = 1e-9
@@ -31,7 +31,7 @@ def allocate(
     value: Value | None = None,
     variant: str = "exact",
 ) -> IntP:
-    """Split a rollout budget over prompts so that the summed gradient variance is smallest.
+    """Allocate a rollout budget over prompts so that the summed gradient variance is smallest.
 
     min sum_q a_q f(n_q)  subject to  sum_q n_q = budget, lower_q <= n_q <= upper_q, n_q integer, where
     a_q = p_q (1-p_q) and f is the estimator's (see ``gradient_variance``); or max sum_q value_q(n_q).
@@ -43,7 +43,7 @@ def allocate(
         upper: most rollouts per prompt, a scalar or (prompts,).
         estimator: "rloo", "dr_grpo" or "grpo"; not used with ``value``.
         spread: a_q in place of ``success_rate``: the posterior E[p(1-p)] where p is uncertain, or any
-            non-negative variance for RLOO and Dr. GRPO. GRPO takes the rate p <= 1/2 that has this spread.
+            non-negative variance for RLOO and Dr. GRPO. For GRPO it stands for the rate p <= 1/2 with this p(1-p).
         value: a function of the counts (int64, one per prompt) that returns one value per prompt, to be
             maximised; each must be discretely concave between its bounds, which is checked.
         variant: "exact", or "published" for VIP's relaxation with its rounding (RLOO and Dr. GRPO).
@@ -58,14 +58,14 @@ def allocate(
 
     Guarantee:
         The exact variant returns an optimum. Gains within 5e-13 of each other (relative) count as equal, and
-        equal gains go to the prompt of lowest index. Prompts without any spread gain nothing and are served
-        last, lowest index first. One more rollout of budget never takes a rollout from any prompt. For
-        ``grpo`` the objective is the population form, a proxy for trainers that divide by the sample standard
-        deviation plus an epsilon. The published variant is optimal on ordinary batches, not always.
+        equal gains go to the prompt of lowest index. Prompts without spread gain nothing and are served last,
+        lowest index first. One more rollout of budget never takes a rollout from any prompt. For ``grpo`` the
+        objective has the population standard deviation, a proxy for trainers that divide by the sample standard
+        deviation plus an epsilon. The published variant is optimal on most batches, but not on all.
 
     Cost:
-        O(prompts log(upper)) time for a handful of thresholds, O(prompts) memory; a value also is evaluated at
-        every count between the bounds for the concavity check.
+        O(prompts log(upper)) time for each of a handful of thresholds, O(prompts) memory; a ``value`` is also
+        evaluated at every count between the bounds for the concavity check.
 
     Source:
         VIP, arXiv 2602.01601, for the objective and the published variant. Greedy integer allocation of concave
@@ -89,7 +89,7 @@ def allocate(
             raise ArgumentError(
                 f"{name} is missing: allocate(success_rate, budget, lower, upper) needs all four"
             )
-    assert lower is not None and upper is not None  # noqa: PT018 - the loop above said so, mypy cannot see it
+    assert lower is not None and upper is not None  # noqa: PT018 - by the loop above, which mypy cannot see
     if value is not None:
         if variant == "published":
             raise ArgumentError("variant='published' is VIP's for RLOO and Dr. GRPO, not for a value")
@@ -110,7 +110,7 @@ def allocate(
 
 
 def _weights(success_rate: ArrayLike | None, spread: ArrayLike | None, kind: str) -> FloatP:
-    """What scales each prompt's gains: p(1-p), or min(p, 1-p) for GRPO."""
+    """Return the weight of each prompt's gains: p(1-p), or min(p, 1-p) for GRPO."""
     if success_rate is not None:
         p = _checks.rate_array("success_rate", success_rate, ndim=1)
         return np.minimum(p, 1.0 - p) if kind == "grpo" else p * (1.0 - p)
@@ -123,6 +123,7 @@ def _weights(success_rate: ArrayLike | None, spread: ArrayLike | None, kind: str
             f"spread must be E[p(1-p)] in [0, 0.25] for estimator='grpo', got {a.max()}; "
             "variances of other rewards have no GRPO form: use 'dr_grpo'"
         )
+    # The smaller root of p (1-p) = a, in the form that does not cancel for small a.
     return 2.0 * a / (1.0 + np.sqrt(1.0 - 4.0 * a))
 
 
@@ -155,6 +156,7 @@ def _prompts_of(value: Value, lower: ArrayLike, upper: ArrayLike) -> int:
         array = _checks.int_array(name, bound)
         if array.ndim == 1:
             return len(array)
+    # With scalar bounds only the value itself knows the number of prompts.
     probe = _checks.float_array("value(n)", value(np.asarray(lower, dtype=np.int64)))
     if probe.ndim != 1:
         raise ArgumentError(
@@ -179,7 +181,7 @@ def _evaluate(value: Value, n: IntP, prompts: int) -> NDArray[np.float64]:
 def _concave_gains(value: Value, low: IntP, high: IntP) -> FloatP | None:
     """Check concavity level by level, and return the gains (prompts, levels) unless they are too many to keep.
 
-    Only levels within a prompt's own bounds count, and no value is asked for beyond them.
+    ``value`` is evaluated within each prompt's own bounds only, since it may be undefined beyond them.
     """
     levels, prompts = int((high - low).max(initial=0)), len(low)
     gains = np.empty((prompts, levels)) if prompts * levels <= MATRIX_CELLS else None

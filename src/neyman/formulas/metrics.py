@@ -1,4 +1,4 @@
-"""What a run is judged by: pass@k, mean@k, maj@k, and the calibration of a predictor."""
+"""Metrics of runs: pass@k, mean@k, maj@k, and the calibration of predicted success rates."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from neyman.errors import ArgumentError
 
 
 def pass_at_k(trials: ArrayLike, successes: ArrayLike, k: int) -> FloatP:
-    """Unbiased estimate of the probability that at least one of k samples is right.
+    """Estimate the probability that at least one of k samples is right, without bias.
 
     1 - C(n-c, k) / C(n, k), with c of n samples right.
 
     Args:
         trials: n >= k samples per prompt, any shape.
         successes: c <= n right ones, broadcast with it.
-        k: samples that are allowed.
+        k: samples per attempt.
 
     Returns:
-        One estimate per prompt, in the broadcast shape; their mean is the benchmark's figure.
+        One estimate per prompt, in the broadcast shape; benchmarks report their mean.
 
     Raises:
         ArgumentError: counts out of range, or k > n, for which no unbiased estimate exists.
@@ -46,6 +46,7 @@ def pass_at_k(trials: ArrayLike, successes: ArrayLike, k: int) -> FloatP:
     n, c = _trials_and_successes(trials, successes)
     size = _checks.integer("k", k, low=1)
     _at_most_trials(size, n)
+    # log C(n-c, k) / C(n, k) as a sum of log1p: no overflow, and no cancellation where c / n is small.
     missed = np.zeros(n.shape)
     with np.errstate(divide="ignore"):
         for i in range(size):
@@ -55,12 +56,13 @@ def pass_at_k(trials: ArrayLike, successes: ArrayLike, k: int) -> FloatP:
 
 
 def mean_at_k(trials: ArrayLike, successes: ArrayLike, k: int | None = None) -> FloatP:
-    """Expected mean accuracy of k samples: c / n, whatever k is.
+    """Compute the expected mean accuracy of k samples: c / n for every k.
 
     Args:
         trials: n >= 1 samples per prompt, any shape.
         successes: c <= n right ones, broadcast with it.
-        k: samples averaged; only checked, as every subset's mean has the same expectation. None is all.
+        k: samples that are averaged; only checked, since the mean of every subset has the same expectation. None
+            is all.
 
     Returns:
         One accuracy per prompt, in the broadcast shape.
@@ -80,13 +82,13 @@ def mean_at_k(trials: ArrayLike, successes: ArrayLike, k: int | None = None) -> 
 
 
 def maj_at_k(answers: Sequence[Hashable], correct: Any, k: int) -> float:
-    """Probability that the majority among k of one prompt's n answers is right, ties split evenly.
+    """Compute the probability that the majority of k of one prompt's n answers is right, ties split evenly.
 
     The expectation over all C(n, k) subsets, exactly: for every winning count v and every number t of answers
     that reach it, P(a right answer has v, t - 1 others have v, the rest fewer) / t.
 
     Args:
-        answers: n >= k sampled answers, hashable; None is no answer: it is sampled, but does not vote.
+        answers: n >= k sampled answers, hashable; None is a sample without an answer, which does not vote.
         correct: the right answer, or one boolean per sampled answer (list or boolean array).
         k: votes.
 
@@ -97,7 +99,7 @@ def maj_at_k(answers: Sequence[Hashable], correct: Any, k: int) -> float:
         ArgumentError: k outside [1, n], or one answer marked both right and wrong.
 
     Guarantee:
-        No sampling: the same answers give the same figure, in whatever order.
+        Exact, without sampling; the order of the answers does not matter.
 
     Cost:
         O(right answers x distinct answers x k^2 log k).
@@ -114,7 +116,8 @@ def maj_at_k(answers: Sequence[Hashable], correct: Any, k: int) -> float:
     right = _right_answers(answers, correct)
     silent = sizes.pop(None, 0)
     right.discard(None)
-    # Answers drawn one by one with probability k/n, given that k are drawn: the same law, without big numbers.
+    # A subset of k has the law of independent draws with probability k/n, given that k are drawn: products of small
+    # binomials in place of binomial coefficients that overflow.
     laws = {answer: _thinned(size, votes / total, votes) for answer, size in sizes.items()}
     whole = _thinned(total, votes / total, votes)[votes]
     quiet = _thinned(silent, votes / total, votes)
@@ -127,7 +130,7 @@ def maj_at_k(answers: Sequence[Hashable], correct: Any, k: int) -> float:
 
 
 def brier(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1) -> float:
-    """Mean squared error of predicted success rates, per rollout.
+    """Compute the mean squared error of predicted success rates per rollout.
 
     sum [s (1-p)^2 + (n-s) p^2] / sum n.
 
@@ -153,7 +156,7 @@ def brier(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1) -> 
 
 
 def log_loss(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1, clip: float = 1e-6) -> float:
-    """Negative log-likelihood of the outcomes under predicted success rates, per rollout, in nats.
+    """Compute the negative log-likelihood of the outcomes under predicted success rates, per rollout, in nats.
 
     -sum [s log p + (n-s) log(1-p)] / sum n, with p clipped to [clip, 1 - clip].
 
@@ -161,10 +164,10 @@ def log_loss(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1, 
         predicted: p in [0, 1], one per prompt.
         successes: s per prompt.
         trials: n per prompt.
-        clip: keeps a certain prediction that was wrong finite.
+        clip: keeps the loss of a certain but wrong prediction finite.
 
     Returns:
-        The loss; lower is better; log 2 for always saying .5.
+        The loss; lower is better; log 2 for the constant prediction .5.
 
     Raises:
         ArgumentError: an argument outside its range, or no trials at all.
@@ -182,7 +185,7 @@ def log_loss(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1, 
 
 
 def ece(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1, bins: int = 10) -> float:
-    """Expected calibration error: how far predicted rates are from realised ones, bin by bin.
+    """Compute the expected calibration error: the distance of predicted from observed rates, bin by bin.
 
     sum_b (N_b / N) |mean prediction - mean outcome|, over equal bins of the prediction, weighted by rollouts.
 
@@ -193,7 +196,7 @@ def ece(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1, bins:
         bins: number of bins of equal width.
 
     Returns:
-        The error in [0, 1]; 0 is perfect. Binomial noise alone makes it positive.
+        The error in [0, 1]; 0 is perfect. Binomial noise alone makes it positive, more so with few rollouts.
 
     Raises:
         ArgumentError: an argument outside its range, or no trials at all.
@@ -262,7 +265,7 @@ def _right_answers(answers: Sequence[Hashable], correct: Any) -> set[Hashable]:
 
 
 def _thinned(size: int, rate: float, most: int) -> FloatP:
-    """P(Binomial(size, rate) = j) for j = 0..most."""
+    """Return P(Binomial(size, rate) = j) for j = 0..most."""
     j = np.arange(most + 1)
     inside = j <= size
     low = np.minimum(j, size)
@@ -272,7 +275,7 @@ def _thinned(size: int, rate: float, most: int) -> FloatP:
 
 
 def _lead_share(others: list[FloatP], quiet: FloatP, lead: int, rest: int) -> float:
-    """E[1/t; no other answer above ``lead``, ``rest`` votes among the others], t answers sharing the lead."""
+    """Return E[1/t; no other answer above ``lead``, ``rest`` votes among the others], t answers sharing the lead."""
     ties = rest // lead
     # state[t, m]: t others at the lead, m votes given out
     state = np.zeros((ties + 1, rest + 1))

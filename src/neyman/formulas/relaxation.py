@@ -1,6 +1,6 @@
 """VIP's published allocation: the continuous optimum by its KKT conditions, rounded down.
 
-Kept by name so that results can be compared; the exact integer optimum of ``allocation`` is the default.
+For comparisons by name; the default is the exact integer optimum of ``allocation``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _BISECTIONS: Final = 200
 
 
 def relaxed_counts(spread: FloatP, budget: int, lower: IntP, upper: IntP, estimator: str) -> FloatP:
-    """Real-valued counts that minimise sum a_q f(n_q) under the budget and the bounds.
+    """Minimise sum a_q f(n_q) over real-valued counts, under the budget and the bounds.
 
     n_q = clip(1 + sqrt(a_q / lambda), L, U) for RLOO; the root n >= 3 of lambda = a_q (n-2)/n^3, clipped, for
-    Dr. GRPO; lambda by bisection, in which the sum is monotone.
+    Dr. GRPO; lambda by bisection, since the sum falls with it.
 
     Args:
         spread: a_q >= 0, shape (prompts,).
@@ -30,8 +30,8 @@ def relaxed_counts(spread: FloatP, budget: int, lower: IntP, upper: IntP, estima
         estimator: "rloo" or "dr_grpo".
 
     Returns:
-        float64 counts. They sum to the budget to rounding error, unless prompts without spread would have to
-        take the rest: those stay at their lower bound.
+        float64 counts. They sum to the budget up to rounding, unless prompts without spread would have to take
+        the rest: those stay at their lower bound.
 
     Raises:
         ArgumentError: another estimator, for which no relaxation was published.
@@ -50,7 +50,7 @@ def relaxed_counts(spread: FloatP, budget: int, lower: IntP, upper: IntP, estima
     if not live.any():
         return lower.astype(np.float64)
     root = _rloo_root if estimator == "rloo" else _dr_grpo_root
-    # In logarithms: the multiplier spans as many decades as the spreads do.
+    # Bisect log lambda: the multiplier spans as many decades as the spreads do.
     logs = np.log(spread[live])
     low, high = lower[live].astype(np.float64), upper[live].astype(np.float64)
     target = budget - float(lower[~live].sum())
@@ -69,12 +69,12 @@ def relaxed_counts(spread: FloatP, budget: int, lower: IntP, upper: IntP, estima
 
 
 def published_floor(spread: FloatP, budget: int, lower: IntP, upper: IntP, estimator: str) -> IntP:
-    """The relaxed counts rounded down; what is left is then given out one unit at a time.
+    """Round the relaxed counts down, as a start from which the rest is allocated one rollout at a time.
 
-    A count within rounding error below a whole number is that number: bisections end on either side of it.
+    A count within rounding below a whole number counts as that number, since bisection ends on either side of it.
     """
     relaxed = relaxed_counts(spread, budget, lower, upper, estimator)
-    # Half a unit over all prompts together: rounding up can never overspend.
+    # At most half a rollout over all prompts together, so that rounding up never overspends.
     tolerance = min(_ROUND_UP_WITHIN, 0.5 / max(len(spread), 1))
     floors = np.clip(np.floor(relaxed + tolerance).astype(np.int64), lower, upper)
     assert int(floors.sum()) <= budget
@@ -88,6 +88,6 @@ def _rloo_root(log_ratio: FloatP) -> FloatP:
 
 def _dr_grpo_root(log_ratio: FloatP) -> FloatP:
     """Solve lambda = a (n-2)/n^3 for n >= 3, given log(a / lambda): a depressed cubic, by cosines."""
-    # lambda/a above 1/27 has no root beyond 3: those prompts sit at their lower bound.
+    # (n-2)/n^3 falls from its value 1/27 at n = 3: a larger lambda/a has no root there, and the bound decides.
     slope = np.sqrt(3.0 * np.exp(-np.maximum(log_ratio, np.log(27.0))))
     return (2.0 / slope) * np.cos(np.arccos(np.maximum(-3.0 * slope, -1.0)) / 3.0)

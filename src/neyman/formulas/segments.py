@@ -1,4 +1,4 @@
-"""Ragged groups: rows of one prompt may stand anywhere in a batch, and groups differ in size."""
+"""Sums and spreads over ragged groups, whose rows may stand anywhere in a batch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def group_index(groups: Iterable[Hashable]) -> tuple[IntP, list[Any]]:
         raise ArgumentError(
             f"groups must hold hashable labels (integers, strings, tuples): {error}"
         ) from error
-    if any(label != label for label in numbers):  # noqa: PLR0124 - NaN is what differs from itself
+    if any(label != label for label in numbers):  # noqa: PLR0124 - NaN alone differs from itself
         raise ArgumentError("groups must not hold NaN labels: every row belongs to a prompt")
     return codes, list(numbers)
 
@@ -57,7 +57,7 @@ def group_index(groups: Iterable[Hashable]) -> tuple[IntP, list[Any]]:
 def live_rows(
     name: str, values: ArrayLike, rows: int, valid: ArrayLike | None = None
 ) -> tuple[FloatP, NDArray[np.bool_]]:
-    """Return values with missing ones set to 0, and which rows are live: not None, not NaN, not masked out."""
+    """Return values with missing ones set to 0, and a mask of live rows: not None, not NaN, not masked out."""
     array = _checks.float_array(name, values, ndim=1)
     if len(array) != rows:
         raise ArgumentError(
@@ -85,7 +85,7 @@ def row_mask(name: str, value: ArrayLike, rows: int) -> NDArray[np.bool_]:
 
 
 def group_sum(values: ArrayLike, codes: IntP, n_groups: int) -> FloatP:
-    """Sum of each group's values."""
+    """Sum each group's values."""
     weights = np.asarray(values, dtype=np.float64)
     return np.asarray(np.bincount(codes, weights=weights, minlength=n_groups), dtype=np.float64)
 
@@ -93,12 +93,12 @@ def group_sum(values: ArrayLike, codes: IntP, n_groups: int) -> FloatP:
 def group_spread(
     values: FloatP, live: NDArray[np.bool_], codes: IntP, n_groups: int
 ) -> tuple[FloatP, FloatP]:
-    """Largest minus smallest live value of each group, and its largest magnitude; 0 where none is live."""
+    """Return each group's range of live values and their largest magnitude; 0 where none is live."""
     high, low = np.full(n_groups, -np.inf), np.full(n_groups, np.inf)
     np.maximum.at(high, codes[live], values[live])
     np.minimum.at(low, codes[live], values[live])
     some = np.isfinite(high)
     high, low = np.where(some, high, 0.0), np.where(some, low, 0.0)
-    # Halved first: the range of two floats can exceed the largest float.
+    # Halved first, because the range of two floats can exceed the largest float.
     half = 0.5 * high - 0.5 * low
     return np.minimum(half, np.finfo(np.float64).max / 2) * 2.0, np.maximum(np.abs(high), np.abs(low))

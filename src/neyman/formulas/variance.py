@@ -18,7 +18,7 @@ from neyman.errors import ArgumentError
 Estimator = Literal["rloo", "dr_grpo", "grpo"]
 ESTIMATORS: Final = ("rloo", "dr_grpo", "grpo")
 
-#: The smallest group size from which the variance is discretely convex and every group carries gradient.
+#: Smallest group size from which the variance is discretely convex and every group carries gradient.
 MINIMUM_GROUP_SIZE: Final = {"rloo": 2, "dr_grpo": 3, "grpo": 3}
 
 #: Why smaller groups are refused, as the end of an error message.
@@ -38,12 +38,12 @@ MINIMUM_REASON: Final = {
 _SERIES_BELOW: Final = 1e-2
 _SERIES_TERMS: Final = 6
 
-# Mantissa bits dropped when gains are compared: ties that only rounding errors break stay ties.
+# Mantissa bits dropped when gains are compared, so that ties broken by rounding alone stay ties.
 _NOISE_BITS: Final = 12
 
 
 def mixed_probability(success_rate: ArrayLike, n: ArrayLike) -> FloatP:
-    """Probability that n rollouts hold both a success and a failure.
+    """Compute the probability that a group of n rollouts is mixed: at least one success and one failure.
 
     mix_n(p) = 1 - p^n - (1-p)^n.
 
@@ -69,13 +69,13 @@ def mixed_probability(success_rate: ArrayLike, n: ArrayLike) -> FloatP:
     p = _checks.rate_array("success_rate", success_rate)
     size = _checks.int_array("n", n, low=0)
     rare = np.minimum(p, 1.0 - p)
-    # n < 2 is exactly 0: the closed form leaves rounding noise there.
+    # By the rarer outcome, whose log1p does not cancel. n < 2 is exactly 0, where the closed form leaves noise.
     mixed = -np.expm1(size * np.log1p(-rare)) - rare**size
     return np.where(size < 2, 0.0, np.maximum(mixed, 0.0))[()]
 
 
 def gradient_variance(success_rate: ArrayLike, n: ArrayLike, estimator: str = "rloo") -> FloatP:
-    """Variance of one prompt's group gradient, per unit variance of the projected score.
+    """Compute the variance of one prompt's group gradient, per unit variance of the projected score.
 
     Var(G) = 4 p (1-p) f(n), with f(n) = 1/(n-1) for RLOO, (n-1)/n^2 for Dr. GRPO, and
     mix_n(p) / (4 p (1-p) n) for GRPO with the population standard deviation, so that Var(G) = mix_n(p)/n.
@@ -87,7 +87,7 @@ def gradient_variance(success_rate: ArrayLike, n: ArrayLike, estimator: str = "r
 
     Returns:
         The variances, in the broadcast shape; a scalar for scalars. A group of one has an advantage of 0
-        under Dr. GRPO and GRPO, hence no gradient and variance 0: not a bargain, see ``allocate``.
+        under Dr. GRPO and GRPO, hence variance 0, but no gradient either: ``allocate`` refuses such groups.
 
     Raises:
         ArgumentError: a rate outside [0, 1], an unknown estimator, or n = 1 for RLOO, whose leave-one-out
@@ -123,10 +123,10 @@ def gradient_variance(success_rate: ArrayLike, n: ArrayLike, estimator: str = "r
 
 
 def dead_share(success_rate: ArrayLike, n: ArrayLike) -> FloatP:
-    """Share of groups that will carry no signal: 1 - mix_n(p), averaged over the prompts.
+    """Predict the share of zero-variance groups: 1 - mix_n(p), averaged over the prompts.
 
-    What to look at before a run: rows of dead groups are paid for and teach nothing. Groups of twice the size are
-    dead less often, and there are half as many of them at the same budget.
+    Rollouts of dead (zero-variance) groups cost as much as others and carry no signal, so compute their share before
+    a run. Groups of twice the size are dead less often, but a budget buys half as many of them.
 
     Args:
         success_rate: p of each prompt, in [0, 1], scalar or shape (P,).
@@ -158,27 +158,28 @@ def dead_share(success_rate: ArrayLike, n: ArrayLike) -> FloatP:
 def quantise(gain: FloatP) -> FloatP:
     """Round non-negative numbers to 40 bits of mantissa (relative 5e-13), so that rounding noise breaks no tie.
 
-    Rounding is monotone: an order that was not noise stays, and concave sequences stay concave.
+    Rounding is monotone, so that larger differences keep their order and concave sequences stay concave.
     """
+    # On the bits of the float: a division by a power of ten would round once more and could break monotonicity.
     half, mask = np.int64(1 << (_NOISE_BITS - 1)), np.int64(-(1 << _NOISE_BITS))
     return ((gain.view(np.int64) + half) & mask).view(np.float64)
 
 
 def rloo_gain(spread: FloatP, n: FloatP) -> FloatP:
-    """What RLOO's a f(n) loses from n to n+1 rollouts: a / ((n-1) n)."""
+    """Compute the fall of RLOO's a f(n) from n to n+1 rollouts: a / ((n-1) n)."""
     return quantise(spread / ((n - 1.0) * n))
 
 
 def dr_grpo_gain(spread: FloatP, n: FloatP) -> FloatP:
-    """What Dr. GRPO's a f(n) loses from n to n+1 rollouts: a (n^2 - n - 1) / (n (n+1))^2."""
+    """Compute the fall of Dr. GRPO's a f(n) from n to n+1 rollouts: a (n^2 - n - 1) / (n (n+1))^2."""
     return quantise(spread * ((n * n - n - 1.0) / np.square(n * (n + 1.0))))
 
 
 def grpo_gain(rare: FloatP, n: FloatP) -> FloatP:
-    """What GRPO's mix_n/n loses from n to n+1 rollouts, with ``rare`` = min(p, 1-p).
+    """Compute the fall of GRPO's mix_n/n from n to n+1 rollouts, with ``rare`` = min(p, 1-p).
 
     mix_n/n - mix_{n+1}/(n+1) = P(2 <= S <= n-1) / (n (n+1)) with S ~ Binomial(n+1, p): never negative, and
-    free of the cancellation that the left-hand side suffers at small rates.
+    free of the cancellation of the left-hand side at small rates.
     """
     common = 1.0 - rare
     expected = n * rare
@@ -195,7 +196,7 @@ def grpo_gain(rare: FloatP, n: FloatP) -> FloatP:
 
 
 def _two_or_more(rare: FloatP, n: FloatP) -> FloatP:
-    """P(Binomial(n+1, r) >= 2) for small n r, summed from its largest term."""
+    """Return P(Binomial(n+1, r) >= 2) for small n r, summed from its largest term."""
     odds = rare / (1.0 - rare)
     series = np.ones_like(rare)
     for j in range(_SERIES_TERMS, 0, -1):

@@ -1,4 +1,4 @@
-"""Whether a group will carry signal, when to stop a probe, and what stopping costs and keeps.
+"""Early verdicts on groups: the chance of a mixed group, the point to give up, its cost and the signal it keeps.
 
 A group of k rollouts is effective when it is mixed: at least one success and one failure. Only a pure prefix
 (all failures, or all successes) leaves that open.
@@ -21,13 +21,13 @@ from neyman.errors import ArgumentError
 Prior = tuple[ArrayLike, ArrayLike]
 Abandon = int | tuple[int, int]
 
-# Up to this many factors a product of ratios is summed factor by factor; beyond it log-gamma expansions are exact.
+# Products of at most so many ratios are summed factor by factor; longer ones go by expansions of log-gamma.
 _DIRECT_FACTORS: Final = 64
 # Arrays up to this size have all their factors laid out at once.
 _AT_ONCE: Final = 4096
 # From here on the asymptotic series of log-gamma, to x^-7, is exact in float64.
 _ASYMPTOTIC_FROM: Final = 64.0
-# Verdicts closer to the threshold than this are taken again in exact fractions, up to this group size.
+# Chances closer to the threshold than this are computed again in exact fractions, up to this group size.
 _TIE: Final = 1e-9
 _EXACT_UP_TO: Final = 4096
 
@@ -35,7 +35,7 @@ _EXACT_UP_TO: Final = 4096
 def effective_probability(
     successes: ArrayLike, trials: ArrayLike, group_size: ArrayLike, prior: Prior = (1.0, 1.0)
 ) -> FloatP:
-    """Probability that a group of k will be mixed, given s successes in its first n rollouts.
+    """Compute the probability that a group of k will be mixed, given s successes in its first n rollouts.
 
     1 for a mixed prefix. With p ~ Beta(a, b): 1 - prod_{j=n}^{k-1} (b+j)/(a+b+j) after n failures,
     1 - prod_{j=n}^{k-1} (a+j)/(a+b+j) after n successes, 1 - [B(a, b+k) + B(a+k, b)]/B(a, b) before any.
@@ -44,7 +44,7 @@ def effective_probability(
         successes: s, any shape.
         trials: n >= s, broadcast with it.
         group_size: k >= n.
-        prior: (a, b) > 0, scalars or arrays that broadcast: one prior per prompt.
+        prior: Beta parameters (a, b) > 0 of the success rate, scalars or arrays that broadcast, one per prompt.
 
     Returns:
         Probabilities in the broadcast shape; a scalar for scalars.
@@ -53,8 +53,8 @@ def effective_probability(
         ArgumentError: not 0 <= s <= n <= k, or a prior parameter that is not > 0.
 
     Guarantee:
-        Under the prior, and for rollouts that are independent given p. Relative error about 1e-12; for the
-        uniform prior the correctly rounded quotient (k-n)/(k+1), (k-1)/(k+1) before any rollout.
+        Exact under the prior, for rollouts that are independent given p. Relative error about 1e-12; for the
+        uniform prior the correctly rounded quotient (k-n)/(k+1), or (k-1)/(k+1) before any rollout.
 
     Cost:
         O(size).
@@ -80,7 +80,7 @@ def effective_probability(
     quotient = (k - np.maximum(n, 1)) / (k + 1.0)
     if uniform.all():
         return np.where((s > 0) & (s < n), 1.0, quotient)[()]
-    # log of P(the rest fails too), and of P(the rest succeeds too)
+    # The logarithms of P(the rest fails too) and P(the rest succeeds too): expm1 keeps small chances exact.
     fails, wins = _log_ratio(a, b, n, k), _log_ratio(b, a, n, k)
     chance = -np.expm1(np.where(s == 0, fails, wins))
     chance = np.where(n == 0, chance - np.exp(wins), chance)
@@ -100,7 +100,7 @@ def _prior(prior: Prior) -> tuple[FloatP, FloatP]:
 
 
 def _log_ratio(a: FloatP, b: FloatP, n: NDArray[np.int64], k: NDArray[np.int64]) -> FloatP:
-    """Log prod_{j=n}^{k-1} (b+j)/(a+b+j), accurate relatively however large k is and however small k - n."""
+    """Return log prod_{j=n}^{k-1} (b+j)/(a+b+j), with a small relative error for any k and k - n."""
     factors = k - n
     direct = min(int(factors.max(initial=0)), _DIRECT_FACTORS)
     total: FloatP = np.zeros(factors.shape)
@@ -108,7 +108,7 @@ def _log_ratio(a: FloatP, b: FloatP, n: NDArray[np.int64], k: NDArray[np.int64])
         i = np.arange(direct)
         terms = np.log1p(-a[..., None] / ((a + b + n)[..., None] + i))
         total = np.where(i < factors[..., None], terms, 0.0).sum(axis=-1)
-    else:  # factor by factor: memory stays that of the result
+    else:  # factor by factor, so that no temporary is larger than the result
         for step in range(direct):
             total = total + np.where(step < factors, np.log1p(-a / (a + b + n + step)), 0.0)
     far = factors > _DIRECT_FACTORS
@@ -118,7 +118,7 @@ def _log_ratio(a: FloatP, b: FloatP, n: NDArray[np.int64], k: NDArray[np.int64])
 
 
 def _log_rise(x: FloatP, step: FloatP) -> FloatP:
-    """Log Gamma(x + step) - log Gamma(x), without cancelling two large logarithms."""
+    """Return log Gamma(x + step) - log Gamma(x), without cancelling two large logarithms."""
 
     def tail(y: FloatP) -> FloatP:
         inverse = 1.0 / np.maximum(y, 1.0)
@@ -135,7 +135,7 @@ def _log_rise(x: FloatP, step: FloatP) -> FloatP:
 def abandon_index(
     group_size: int, threshold: float, prior: tuple[float, float] = (1.0, 1.0)
 ) -> tuple[int, int]:
-    """The number of pure rollouts after which a group is given up.
+    """Find the number of pure rollouts after which a group is given up.
 
     The least n >= 1 with p_eff(n) < threshold, where p_eff is ``effective_probability`` after n failures, or
     after n successes.
@@ -146,16 +146,16 @@ def abandon_index(
         prior: (a, b) > 0 of the Beta prior on the success rate.
 
     Returns:
-        (index after failures only, index after successes only), each in [1, k]. k means never: the group is
-        complete by then. A U-shaped prior can give 1: rules ask for a least probe of their own.
+        (index after failures only, index after successes only), each in [1, k]. k means never, since the group is
+        complete by then. A U-shaped prior can give 1; rules impose a minimal probe of their own.
 
     Raises:
         ArgumentError: an argument outside its range.
 
     Guarantee:
-        Ties are exact: for the uniform prior correctly rounded quotients are compared, so that a threshold
-        that is a decimal of a tie is one (tau = .4, k = 4 gives 3); for other priors and k <= 4096 chances
-        near the threshold are computed in exact fractions and rounded once.
+        Ties are exact. For the uniform prior correctly rounded quotients are compared, so that a chance equal to
+        a decimal threshold is a tie (tau = .4, k = 4 gives 3). For other priors and k <= 4096 chances near the
+        threshold are computed in exact fractions and rounded once.
 
     Cost:
         O(log k) evaluations.
@@ -176,7 +176,7 @@ def abandon_index(
 
 
 def _index(k: int, tau: float, a: float, b: float) -> int:
-    """Bisect: the chance of a mixed group falls with every pure rollout."""
+    """Return the index by bisection, since the chance of a mixed group falls with every pure rollout."""
     low, high = 1, k
     while low < high:
         middle = (low + high) // 2
@@ -188,7 +188,7 @@ def _index(k: int, tau: float, a: float, b: float) -> int:
 
 
 def _pure_chance(n: int, k: int, tau: float, a: float, b: float) -> float:
-    """The chance after n failures, decided in fractions where floats cannot tell it from ``tau``."""
+    """Return the chance after n failures, computed in fractions where it is within rounding of ``tau``."""
     chance = float(effective_probability(0, n, k, (a, b)))
     if (a == 1.0 and b == 1.0) or k > _EXACT_UP_TO or abs(chance - tau) > _TIE:
         return chance
@@ -212,7 +212,7 @@ def _indices(abandon: Abandon, group_size: int) -> tuple[int, int]:
 def _pure_moments(
     success_rate: ArrayLike | None, prior: Prior | None, fails: int, wins: int
 ) -> tuple[FloatP, FloatP]:
-    """E[(1-p)^fails] and E[p^wins]: per rate where rates are given, under the Beta prior otherwise."""
+    """Return E[(1-p)^fails] and E[p^wins]: per rate where rates are given, under the Beta prior otherwise."""
     if (success_rate is None) == (prior is None):
         raise ArgumentError("give exactly one of success_rate and prior")
     if success_rate is not None:
@@ -227,14 +227,14 @@ def _pure_moments(
 def expected_rollouts(
     group_size: int, abandon: Abandon, *, success_rate: ArrayLike | None = None, prior: Prior | None = None
 ) -> FloatP:
-    """Expected rollouts on one probed prompt that is completed to k once mixed, and given up once hopeless.
+    """Compute the expected rollouts of a group that is completed to k once mixed, and given up while pure.
 
-    k - (k-n0) E[(1-p)^n0] - (k-n1) E[p^n1], with n0 and n1 the indices after failures and successes only.
+    k - (k-n0) E[(1-p)^n0] - (k-n1) E[p^n1], with n0 and n1 the abandon indices after failures and successes only.
 
     Args:
         group_size: k.
         abandon: the index, or the pair that ``abandon_index`` returns.
-        success_rate: rates, any shape; the expectation is then per rate: take its mean over a pool.
+        success_rate: rates, any shape; the expectation is then per rate, and a pool's is their mean.
         prior: Beta parameters in place of rates.
 
     Returns:
@@ -263,11 +263,11 @@ def expected_rollouts(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YieldCheck:
-    """Whether probing yields more effective groups per rollout than completing every group.
+    """Comparison of early verdicts with full groups, by effective groups per rollout.
 
     Args:
-        holds: whether it does, ``odds_ratio >= required``.
-        odds_ratio: odds(f') / odds(f), f' the chance of being mixed by the probe, f by the whole group.
+        holds: whether early verdicts yield more, ``odds_ratio >= required``.
+        odds_ratio: odds(f') / odds(f), with the chances to be mixed f' of the probe and f of the whole group.
         required: n/k, with n the mean length of an abandoned probe.
         relative_yield: effective groups per rollout, as a multiple of dynamic sampling's.
         mixed_by_probe: f'.
@@ -297,15 +297,15 @@ def yield_condition(
         prior: scalar Beta parameters in place of rates.
 
     Returns:
-        A ``YieldCheck``. Where no group can be mixed at all (f = 0) nothing is lost and nothing gained: it
-        does not hold, and the ratios are NaN.
+        A ``YieldCheck``. Where no group can be mixed (f = 0) it does not hold, and the ratios are NaN.
 
     Raises:
         ArgumentError: an argument outside its range, or not exactly one of ``success_rate`` and ``prior``.
 
     Guarantee:
-        Exact for independent rollouts. It fails for the uniform prior and whenever all prompts share one rate:
-        there, early verdicts lose. It holds for U-shaped difficulty, Beta(a, a) with a <= .644 at k = 8, n = 4.
+        Exact for independent rollouts. The condition fails, and early verdicts lose, for the uniform prior and
+        whenever all prompts share one success rate. It holds for U-shaped difficulty, Beta(a, a) with a <= .644
+        at k = 8, n = 4.
 
     Cost:
         O(prompts).
@@ -332,7 +332,7 @@ def yield_condition(
             mixed_by_probe=probe,
             mixed_by_group=group,
         )
-    # odds(f')/odds(f), arranged so that certain groups (full = 0) give the limit.
+    # odds(f')/odds(f), arranged so that groups that are mixed for certain (full = 0) give the limit.
     odds_ratio = probe * full / (group * (lost + won)) if lost + won > 0.0 else 1.0
     cost = k - (k - fails) * lost - (k - wins) * won
     return YieldCheck(
@@ -346,13 +346,13 @@ def yield_condition(
 
 
 def signal_kept(success_rate: ArrayLike, group_size: int, abandon: Abandon) -> FloatP:
-    """Share of the signal E[s (k-s)] that survives early verdicts.
+    """Compute the share of the signal E[s (k-s)] that early verdicts keep.
 
     E[s (k-s); mixed by the abandon index] / E[s (k-s)], with s ~ Binomial(k, p). With m = k - n rollouts left,
     1 - [q^(n-1) m (k - q - m p) + p^(n-1) m (k - p - m q)] / (k (k-1)), q = 1 - p.
 
     Args:
-        success_rate: p in [0, 1], any shape; at 0 and 1 the limit is given.
+        success_rate: p in [0, 1], any shape; at 0 and 1 the shares are limits.
         group_size: k >= 2.
         abandon: the index n, or the pair that ``abandon_index`` returns.
 

@@ -1,4 +1,4 @@
-"""Counts in proportion to a weight, inside a box, with an exact sum: DynaMO's water level and plainer rules."""
+"""Allocation in proportion to weights, within bounds and with an exact sum: DynaMO's water level and simpler rules."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from numpy.typing import ArrayLike
 from neyman import _checks
 from neyman._checks import FloatP, IntP
 
-# Remainders closer than this tie: c * w carries rounding errors of its own.
+# Remainders that agree to so many decimals tie, because c * w carries rounding errors of its own.
 _REMAINDER_DECIMALS: Final = 9
 
-# Weights below this share of the largest are none: their level would overflow.
+# Weights below this share of the largest count as zero, because their level would overflow.
 _NO_WEIGHT: Final = 1e-100
 
+# DynaMO's constants, from the authors' public code.
 _SETTLED_ACCURACY: Final = 0.85
 _LEAST_PRIORITY: Final = 0.01
 _SHORTEST_HISTORY: Final = 4
 
 
 def water_level(spread: ArrayLike, budget: int, lower: ArrayLike, upper: ArrayLike) -> IntP:
-    """Counts proportional to each prompt's standard deviation, inside the bounds, summing to the budget.
+    """Allocate a budget in proportion to each prompt's standard deviation, within bounds.
 
     n_q = clip(c w_q, L_q, U_q) with the level c that spends the budget, made whole by largest remainders.
 
     Args:
-        spread: w_q >= 0, a standard deviation such as sqrt(E[p(1-p)]), shape (prompts,).
+        spread: w_q >= 0, standard deviations such as sqrt(E[p(1-p)]), shape (prompts,).
         budget: rollouts to spend; all are spent.
         lower: fewest rollouts, a scalar or (prompts,).
         upper: most rollouts, a scalar or (prompts,).
 
     Returns:
-        int64 counts, shape (prompts,). Prompts without spread stay at their lower bound until all others are
-        at their upper one, then share the rest evenly; without any spread the budget is shared evenly.
+        int64 counts, shape (prompts,). Prompts without spread stay at their lower bounds until all others have
+        reached their upper ones, then share the rest evenly; without any spread the budget is shared evenly.
 
     Raises:
         ArgumentError: a negative or non-finite spread, or bounds out of range.
         InfeasibleError: the budget is outside the sums of the bounds.
 
     Guarantee:
-        Unrounded, the counts minimise sum w_q^2 / n_q within the bounds (Neyman allocation). A larger spread
-        under the same bounds never gets fewer. More budget can take one rollout from a prompt: largest
+        Before rounding, the counts minimise sum w_q^2 / n_q within the bounds (Neyman allocation). A larger spread
+        under the same bounds never gets fewer. More budget can take one rollout from a prompt, because largest
         remainders are not monotone (weights 1, 3, 3 give 1, 1, 1 at 3 and 0, 2, 2 at 4). Ties by index.
 
     Cost:
@@ -62,7 +63,7 @@ def water_level(spread: ArrayLike, budget: int, lower: ArrayLike, upper: ArrayLi
 def largest_remainder(target: FloatP, total: int, upper: IntP) -> IntP:
     """Round real counts to whole ones that sum to ``total``, never above ``upper``.
 
-    All are rounded down; the units that are left go to the largest remainders, ties by index.
+    All are rounded down; the remaining units go to the largest remainders, ties by index.
 
     Args:
         target: real counts that sum to ``total``, shape (prompts,).
@@ -84,7 +85,7 @@ def largest_remainder(target: FloatP, total: int, upper: IntP) -> IntP:
 
 
 def _fill(weights: FloatP, lower: IntP, upper: IntP, total: int) -> FloatP:
-    """clip(c w, L, U) that sums to ``total``; prompts without weight come last, evenly."""
+    """Return clip(c w, L, U) that sums to ``total``; prompts without weight share the rest evenly, last."""
     weighted = weights > _NO_WEIGHT * weights.max(initial=0.0)
     counts = np.where(weighted, upper, lower).astype(np.float64)
     rest = total - int(upper[weighted].sum())
@@ -99,7 +100,8 @@ def _fill(weights: FloatP, lower: IntP, upper: IntP, total: int) -> FloatP:
 
 
 def _clip_to_sum(weights: FloatP, lower: IntP, upper: IntP, total: int, base: IntP | None = None) -> FloatP:
-    """clip(base + c w, L, U) with the least c whose sum reaches ``total``: bisects the bits of c."""
+    """Return clip(base + c w, L, U) with the least c whose sum reaches ``total``."""
+    # Bisecting the bits of c ends at the float itself within 64 steps, whatever the scale of the weights.
     start = np.zeros(len(weights)) if base is None else base
     bottom, top = 0, int(np.float64(np.finfo(np.float64).max).view(np.int64))
     with np.errstate(over="ignore"):
@@ -121,10 +123,10 @@ def published_water_level(
     upper: ArrayLike,
     initial: int | None = None,
 ) -> IntP:
-    """DynaMO's counts as its authors compute them from each prompt's history.
+    """Allocate a budget as DynaMO's authors do, from each prompt's history of outcomes.
 
     n_q = min(L_q + c P_q, U_q) with P = s (t-s) / (t (t-1)) over s successes in t trials; P is set to .01 where
-    the accuracy is at least .85, and is at least .01 everywhere; made whole by largest remainders.
+    the accuracy is at least .85, and is at least .01 everywhere; rounded by largest remainders.
 
     Args:
         successes: s, shape (prompts,).
@@ -132,19 +134,19 @@ def published_water_level(
         budget: rollouts to spend; all are spent.
         lower: fewest rollouts, a scalar or (prompts,).
         upper: most rollouts, a scalar or (prompts,).
-        initial: what a prompt with fewer than 4 trials gets; None is max(lower, 4), inside the bounds.
+        initial: count of a prompt with fewer than 4 trials; None is max(lower, 4). Clipped to the bounds.
 
     Returns:
-        int64 counts, shape (prompts,). Prompts with fewer than 4 trials get ``initial``; where the others
-        cannot spend the rest within their bounds, the new prompts share the difference evenly.
+        int64 counts, shape (prompts,). Where the other prompts cannot spend the rest within their bounds, those
+        with fewer than 4 trials share the difference evenly.
 
     Raises:
         ArgumentError: counts or bounds out of range.
         InfeasibleError: the budget is outside the sums of the bounds.
 
     Guarantee:
-        Reproduces the published rule, which is not optimal: P is a variance where the theory wants its root,
-        and the .85 threshold costs most of the gain. ``water_level`` of sqrt(E[p(1-p)]) is the default.
+        Reproduces the published rule, which is not optimal: P is a variance where the theory has its root, and
+        the .85 threshold costs most of the gain. The preset's default is ``water_level`` of sqrt(E[p(1-p)]).
 
     Cost:
         O(prompts log(prompts)).
@@ -182,14 +184,14 @@ def _dynamo_priority(successes: IntP, trials: IntP) -> FloatP:
 def inverse_accuracy(
     success_rate: ArrayLike, budget: int, lower: ArrayLike, upper: ArrayLike, epsilon: float = 0.01
 ) -> IntP:
-    """VIP's baseline that favours hard prompts: n_q in proportion to 1 / (p_q + epsilon), inside the bounds.
+    """Allocate in proportion to 1 / (p_q + epsilon), within bounds: VIP's baseline that favours hard prompts.
 
     Args:
         success_rate: p_q in [0, 1], shape (prompts,).
         budget: rollouts to spend; all are spent.
         lower: fewest rollouts, a scalar or (prompts,).
         upper: most rollouts, a scalar or (prompts,).
-        epsilon: keeps the weight of p = 0 finite, > 0. The paper states none: .01 is our choice.
+        epsilon: keeps the weight of p = 0 finite, > 0; .01 is our choice, as the paper gives none.
 
     Returns:
         int64 counts, shape (prompts,).
@@ -219,14 +221,14 @@ def inverse_accuracy(
 def inverse_variance(
     success_rate: ArrayLike, budget: int, lower: ArrayLike, upper: ArrayLike, epsilon: float = 0.01
 ) -> IntP:
-    """VIP's baseline that favours settled prompts: n_q in proportion to 1 / (p_q (1-p_q) + epsilon).
+    """Allocate in proportion to 1 / (p_q (1-p_q) + epsilon): VIP's baseline that favours settled prompts.
 
     Args:
         success_rate: p_q in [0, 1], shape (prompts,).
         budget: rollouts to spend; all are spent.
         lower: fewest rollouts, a scalar or (prompts,).
         upper: most rollouts, a scalar or (prompts,).
-        epsilon: keeps the weight of p = 0 and p = 1 finite, > 0. The paper states none: .01 is our choice.
+        epsilon: keeps the weight of p = 0 and p = 1 finite, > 0; .01 is our choice, as the paper gives none.
 
     Returns:
         int64 counts, shape (prompts,).

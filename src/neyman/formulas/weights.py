@@ -1,4 +1,4 @@
-"""Factors per row that turn a host's flat loss into the mean over prompts of each group's mean."""
+"""Factors per row that turn a trainer's flat loss into the mean over prompts of each group's mean."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def prompt_weights(
     trained: ArrayLike | None = None,
     copies: ArrayLike | None = None,
 ) -> FloatP:
-    """Factor on each row's advantage so that every prompt counts alike in the host's loss.
+    """Compute the factor on each row's advantage that gives every prompt the same weight in the trainer's loss.
 
-    With R rows and T tokens in the host's batch, of which R' and T' are trained, B groups with trained rows,
-    and n_q rows, T_q tokens trained of group q:
+    R and T are the rows and tokens of the trainer's batch, R' and T' those that are trained, B the groups with
+    trained rows, n_q and T_q the trained rows and tokens of group q:
 
     ============  =================================  ==========================  ==========
     weight        sequence_mean, constant            token_mean                  otherwise
@@ -40,20 +40,20 @@ def prompt_weights(
     ============  =================================  ==========================  ==========
 
     Args:
-        groups: one label per row of the host's batch, any order; padding rows and rows of dead groups included,
-            as they stand in the host's divisor.
+        groups: one label per row of the trainer's batch, any order, with padding rows and rows of zero-variance
+            groups, because the loss divides by them too.
         n_tokens: completion tokens per row, shape (rows,); needed for "equal_tokens", and for "token_mean" where
             some rows are not trained.
         prompt_weight: "equal": the mean over prompts of each group's mean; "equal_tokens": every prompt has the
-            same total token weight; "by_rollouts": the host's own weighting of the trained rows.
-        aggregation: how the host's loss averages. "sequence_mean": mean over rows of token means (TRL `grpo`);
+            same total token weight; "by_rollouts": the trainer's own weighting of the trained rows.
+        aggregation: how the loss averages. "sequence_mean": mean over rows of token means (TRL `grpo`);
             "constant": token sums over a constant times the rows (TRL `dr_grpo`); "token_mean": one mean over
             all tokens of the batch (TRL `dapo`); "micro_token_mean": a mean per micro-batch (TRL `bnpo`).
-        trained: boolean mask of rows that count; None means all. Leave dead groups out to exclude them, so that
-            they do not dilute the loss; leave them in to keep them, as the host would.
+        trained: boolean mask of rows that count; None means all. Without zero-variance groups in the mask these
+            do not dilute the loss; with them they do, as in the trainer's own batches.
         copies: how often each row's group counts, int64 [rows], the same for all rows of a group and at least 1
-            where a row is trained; None counts each once. B is then the sum of the copies over groups, and a
-            group's factor is multiplied by its own, as if its rows stood in the batch that often.
+            where a row is trained; None counts each once. B is then the sum of the copies over groups, and each
+            group's factor is multiplied by its copies, as if its rows stood in the batch that often.
 
     Returns:
         float64 factors, shape (rows,); 0 where a row is not trained. All 1 where every row is trained and all
@@ -65,15 +65,15 @@ def prompt_weights(
 
     Guarantee:
         Exact on gradients under "sequence_mean" and "constant". Under "token_mean", "equal" is the mean over
-        prompts of the groups' mean token sums times one scalar per batch, R'/T', the same as if only the
-        trained rows were there; "equal_tokens" is the mean over prompts of the groups' token means, exactly.
-        A KL term that the host adds to the loss is not multiplied by advantages and stays weighted by rows.
+        prompts of the groups' mean token sums times one scalar per batch, R'/T', as if the batch held the
+        trained rows alone; "equal_tokens" is exactly the mean over prompts of the groups' token means. A KL term
+        in the loss is not multiplied by advantages and stays weighted by rows.
 
     Cost:
         O(rows log(rows)).
 
     Source:
-        The gradient analyses of VIP and DynaMO weight prompts alike; the factors are derived here.
+        The gradient analyses of VIP and DynaMO give prompts equal weights; the factors are derived here.
 
     >>> prompt_weights(["a", "a", "a", "b"])
     array([0.66666667, 0.66666667, 0.66666667, 2.        ])
@@ -96,8 +96,8 @@ def prompt_weights(
     if copies is not None:
         factors = prompt_weights(codes, n_tokens, prompt_weight=weight, aggregation=loss, trained=live)
         times = _copies(copies, live)
-        spoken = _tokens(n_tokens, rows) if loss == "token_mean" else np.ones(rows)
-        return factors * times * _shared(times, live, codes, len(labels), spoken, weight)
+        tokens = _tokens(n_tokens, rows) if loss == "token_mean" else np.ones(rows)
+        return factors * times * _shared(times, live, codes, len(labels), tokens, weight)
     if weight == "equal_tokens":
         return _equal_tokens(_tokens(n_tokens, rows), live, codes, len(labels))
     undiluted = rows / int(live.sum())
@@ -105,7 +105,7 @@ def prompt_weights(
         undiluted = 1.0 if live.all() else _token_dilution(_tokens(n_tokens, rows), live)
     if weight == "by_rollouts":
         return np.where(live, undiluted, 0.0)
-    # Whole numbers until the division: equal groups give exactly 1.
+    # Whole numbers until the division, so that groups of equal size give exactly 1, the stock trainer's loss.
     share = (rows if loss != "token_mean" else int(live.sum())) / (
         int((size > 0).sum()) * np.maximum(size, 1.0)
     )
@@ -127,15 +127,15 @@ def _tokens(n_tokens: ArrayLike | None, rows: int) -> FloatP:
 
 
 def _token_dilution(tokens: FloatP, live: NDArray[np.bool_]) -> float:
-    """T / T': how far tokens that are not trained dilute a token mean; without any tokens there is no loss."""
+    """Return T / T', by which untrained tokens dilute a token mean; without trained tokens there is no loss."""
     return float(tokens.sum() / max(float(tokens[live].sum()), 1.0))
 
 
 def _equal_tokens(tokens: FloatP, live: NDArray[np.bool_], codes: IntP, n_groups: int) -> FloatP:
     per_group = group_sum(np.where(live, tokens, 0.0), codes, n_groups)
-    spoken = per_group > 0.0  # a group without a token has no token mean, and is not counted
-    factor = tokens.sum() / (max(int(spoken.sum()), 1) * np.where(spoken, per_group, 1.0))
-    return np.where(live & spoken[codes], factor[codes], 0.0)
+    counted = per_group > 0.0  # a group without tokens has no token mean
+    factor = tokens.sum() / (max(int(counted.sum()), 1) * np.where(counted, per_group, 1.0))
+    return np.where(live & counted[codes], factor[codes], 0.0)
 
 
 def _copies(copies: ArrayLike, live: NDArray[np.bool_]) -> FloatP:
@@ -154,17 +154,17 @@ def _copies(copies: ArrayLike, live: NDArray[np.bool_]) -> FloatP:
 def _shared(
     times: FloatP, live: NDArray[np.bool_], codes: IntP, n_groups: int, tokens: FloatP, weight: str
 ) -> float:
-    """Scale factors of single groups to those of their copies, which have more rows, tokens and groups."""
-    rows, spoken = float(live.sum()), float(tokens[live].sum())
-    copied_rows, copied_spoken = float(times[live].sum()), float(tokens[live] @ times[live])
+    """Return the scale from factors of single groups to those of their copies: more rows, tokens and groups."""
+    rows, total = float(live.sum()), float(tokens[live].sum())
+    copied_rows, copied_total = float(times[live].sum()), float(tokens[live] @ times[live])
     if weight == "by_rollouts":
-        return spoken / copied_spoken if copied_spoken else 0.0
+        return total / copied_total if copied_total else 0.0
     per_group = np.zeros(n_groups)
     per_group[codes[live]] = times[live]
     share = float((per_group > 0.0).sum() / per_group.sum())
-    if weight == "equal_tokens" or not copied_spoken:
+    if weight == "equal_tokens" or not copied_total:
         return share
-    return share * (copied_rows / copied_spoken) / (rows / spoken)
+    return share * (copied_rows / copied_total) / (rows / total)
 
 
 def _only_uniform(live: NDArray[np.bool_], size: FloatP, rows: int) -> FloatP:

@@ -1,4 +1,4 @@
-"""What a group is worth while it is being drawn, against the price of rollouts elsewhere."""
+"""Optimal stopping of a group: its value while it is drawn, against the price of rollouts elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neyman.errors import ArgumentError
 
 Rate = float | FloatP
 
-_DEAREST: Final = 1e4
+_DEAREST: Final = 1e4  # prices are cut here: the cost of a group that is hardly ever mixed has no bound
 _BISECTIONS: Final = 32
 
 
@@ -28,10 +28,10 @@ def group_worth(
     looks: Sequence[int] | None = None,
     waste: float = 1.1,
 ) -> FloatP:
-    """Return what drawing on is worth for a group, in rollouts, when it is given up at the best moment.
+    """Compute the value, in rollouts, of continuing a group that may be given up at the best moment.
 
-    A complete mixed group of k is worth what it costs elsewhere, k times ``waste`` rollouts; every rollout costs
-    one. The group is drawn from look to look: once mixed it is completed, and while it is pure it may be given up.
+    A complete mixed group of k has the value of its price elsewhere, k times ``waste`` rollouts; every rollout costs
+    one. The group is drawn from look to look; once mixed it is completed, and while it is pure it may be given up.
     With s = P(still pure at look m | pure at n) under the prior,
 
         V(n) = max(0, -(m - n) + (1 - s) (k waste - (k - m)) + s V(m)),  V(k) = 0.
@@ -41,17 +41,17 @@ def group_worth(
         group_size: k >= 2.
         failures: rollouts so far, if all failed.
         successes: rollouts so far, if all succeeded.
-        looks: increasing prefix lengths at which the group may be given up, ending with k; every one by default.
-        waste: rollouts that a rollout in an effective group costs elsewhere, >= 1.
+        looks: increasing prefix lengths at which the group may be given up, ending with k; all by default.
+        waste: price elsewhere of a rollout in an effective group, in rollouts, >= 1.
 
     Returns:
-        The worth per prompt; negative only before the first rollout, where a group need not be opened.
+        The value per prompt; negative only before the first rollout, where a group need not be opened.
 
     Raises:
         ArgumentError: an argument outside its range, or a prefix that is mixed.
 
-    Guarantee: the best stopping rule under the prior, for rollouts that are independent given the success rate,
-    when a fresh group always costs the same. Cost: O(prompts k).
+    Guarantee: of the best stopping rule under the prior, for rollouts that are independent given the success rate
+    and a constant price of fresh groups. Cost: O(prompts k).
 
     Source: ours; optimal stopping against a fixed price (dynamic programming).
 
@@ -66,8 +66,8 @@ def group_worth(
     steps = _checked_looks(looks, k)
     if failures and successes:
         raise ArgumentError(
-            f"a group with {failures} failures and {successes} successes is mixed: it is completed, whatever it is "
-            "worth; pass one of the two"
+            f"a group with {failures} failures and {successes} successes is mixed: it is completed in any case; pass "
+            "failures or successes, not both"
         )
     price = np.asarray(waste, dtype=np.float64)
     if not successes and not failures:
@@ -80,18 +80,18 @@ def group_worth(
 def group_waste(
     prior: tuple[ArrayLike, ArrayLike], group_size: int, *, looks: Sequence[int] | None = None
 ) -> FloatP:
-    """Return how many rollouts one rollout in an effective group costs at this prompt, stopped at the best moment.
+    """Compute the price of a rollout in an effective group at each prompt, in rollouts, under optimal stopping.
 
-    The price ``waste`` at which opening the group is worth exactly nothing (`group_worth`): an index that ranks
-    prompts, cheapest first, however uncertain each is.
+    The price ``waste`` at which opening the group has a value of exactly 0 (`group_worth`). As an index it ranks
+    prompts, cheapest first, with the uncertainty of each taken into account.
 
     Args:
         prior: Beta parameters (a, b) > 0 of the success rate, shape (prompts,) or scalars.
         group_size: k >= 2.
-        looks: increasing prefix lengths at which the group may be given up, ending with k; every one by default.
+        looks: increasing prefix lengths at which the group may be given up, ending with k; all by default.
 
     Returns:
-        The index per prompt, from 1 (mixed for sure) up to 1e4, where it is cut.
+        The index per prompt, from 1 (certainly mixed) up to 1e4, where it is cut.
 
     Raises:
         ArgumentError: an argument outside its range.
@@ -107,6 +107,7 @@ def group_waste(
     a, b = np.broadcast_arrays(*(_checks.nonnegative_array("prior", side) for side in prior))
     steps = _checked_looks(looks, k)
     worth = _fresh(a, b, k, steps)
+    # The value increases with the price; bisected in logarithms, for the same relative error at every prompt.
     low, high = np.zeros(a.shape), np.full(a.shape, np.log(_DEAREST))
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
@@ -149,7 +150,7 @@ def _chain(a: Rate, b: Rate, n: int, looks: Sequence[int]) -> list[tuple[int, in
 
 
 def _back(chain: list[tuple[int, int, Any]], k: int, waste: Rate) -> Any:
-    """Work V back from the last look."""
+    """Return V by backward induction from the last look."""
     worth: Any = 0.0
     for here, there, stays in reversed(chain):
         drawn = -(there - here) + (1.0 - stays) * (k * waste - (k - there)) + stays * worth
