@@ -1,9 +1,9 @@
 """Token factors of DynaMO: compensate confident correct tokens, damp tokens that move the entropy most.
 
-Beside them those of other methods: entropy advantages, Clip-Cov, KL-Cov, fork tokens, W-REINFORCE. The settings
-(:class:`Modulation`, :class:`EntropyAdvantage`, :class:`ClipCov`, :class:`KLCov`, :class:`ForkTokens`,
-:class:`WReinforce`) need nothing but
-the standard library, so a strategy can carry them; the functions need torch and are loaded on first use.
+Factors of other methods stand beside them: entropy advantages, Clip-Cov, KL-Cov, fork tokens, W-REINFORCE. The
+settings (:class:`Modulation`, :class:`EntropyAdvantage`, :class:`ClipCov`, :class:`KLCov`, :class:`ForkTokens`,
+:class:`WReinforce`) need the standard library alone, so that strategies can carry them; the functions need torch and
+are loaded on first use.
 
 Symbols: pi the policy's distribution over the vocabulary at a token, H its entropy, L = log pi + H,
 s2 = sum_v pi_v^2 L_v, xi = I_clip r A the weight of the token in the update, dH the entropy change that the update

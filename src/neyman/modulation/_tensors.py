@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def working(tensor: Tensor) -> Tensor:
-    """Return the tensor in the precision sums are taken in: float32, or float64 where it already is that."""
+    """Return the tensor detached and in the precision of sums: float64 stays, all else becomes float32."""
     return tensor.detach() if tensor.dtype == torch.float64 else tensor.detach().float()
 
 
@@ -53,6 +53,7 @@ def vocabulary_tokens(tokens: Tensor, shape: tuple[int, ...], size: int) -> Tens
     if not isinstance(tokens, Tensor) or tuple(tokens.shape) != shape or tokens.is_floating_point():
         got = f"{tuple(tokens.shape)} {tokens.dtype}" if isinstance(tokens, Tensor) else type(tokens).__name__
         raise ArgumentError(f"tokens must be integers of shape {shape}, got {got}")
+    # An id outside the vocabulary fails asynchronously on a GPU, far from here and without the value.
     if tokens.numel():
         low, high = (int(x) for x in torch.aminmax(tokens))
         if low < 0 or high >= size:

@@ -1,4 +1,4 @@
-"""How much an update of one token changes the entropy of the policy there, to first order."""
+"""Entropy change of the policy at a token by the update of that token, to first order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor  # isort: skip
 
 
 def unclipped(advantages: Tensor, ratio: Tensor, *, low: float, high: float) -> Tensor:
-    """Return where a clipped surrogate still passes the gradient: I_clip.
+    """Mark the tokens at which a clipped surrogate passes the gradient: I_clip.
 
         I_clip = 1 where (A > 0 and r <= 1 + high) or (A < 0 and r >= 1 - low) or A = 0
 
@@ -43,11 +43,11 @@ def unclipped(advantages: Tensor, ratio: Tensor, *, low: float, high: float) -> 
 def update_weight(
     advantages: Tensor, shape: tuple[int, int], *, ratio: Tensor | None = None, passes: Tensor | None = None
 ) -> Tensor:
-    """Return xi = I_clip r A, the weight of each token's score in the update.
+    """Compute xi = I_clip r A, the weight of each token's score in the update.
 
     Args:
-        advantages: (B,), (B, 1) or (B, T): as the loss gets it, the
-            prompt's weight included, which the update has too; before any factor on tokens.
+        advantages: (B,), (B, 1) or (B, T), as the loss receives them: with the prompt's weight, before any factor
+            on tokens.
         shape: (B, T).
         ratio: r = pi / pi_old, (B,), (B, 1) or (B, T); default 1 (on-policy).
         passes: I_clip, same shapes, nonzero where the gradient passes (:func:`unclipped`); default all.
@@ -65,7 +65,7 @@ def update_weight(
     weight = working(per_token("advantages", advantages, shape))
     zero = weight.new_zeros(())
     if ratio is not None:
-        # not r * A alone: an infinite ratio times advantage 0 would be NaN
+        # Not r * A alone, since an infinite ratio times an advantage of 0 would be NaN.
         weight = torch.where(weight == 0, zero, weight * working(per_token("ratio", ratio, shape)))
     if passes is not None:
         weight = torch.where(per_token("passes", passes, shape).bool(), weight, zero)
@@ -79,7 +79,7 @@ def _own_term(logp: Tensor, entropy: Tensor) -> Tensor:
 
 
 def entropy_change_from_moments(logp: Tensor, entropy: Tensor, s2: Tensor, weight: Tensor) -> Tensor:
-    """Return the exact first-order entropy change from three scalars per token.
+    """Compute the exact first-order entropy change from three scalars per token.
 
         dH = -xi [pi L - s2],   L = log pi + H,   s2 = sum_v pi_v^2 L_v
 
@@ -98,8 +98,8 @@ def entropy_change_from_moments(logp: Tensor, entropy: Tensor, s2: Tensor, weigh
         ArgumentError: shapes differ.
 
     Guarantee:
-        The error against a step of size eta is O(eta^2), for logits as free parameters. Tokens share weights
-        in a network: steps on others move this distribution too, which no per-token formula sees.
+        The error against a step of size eta is O(eta^2), for logits as free parameters. In a network, whose tokens
+        share weights, steps on other tokens change this distribution too; no per-token formula includes that.
 
     Cost:
         O(B T).
@@ -130,7 +130,7 @@ def entropy_change(
     temperature: float = 1.0,
     chunk_tokens: int | None = None,
 ) -> Tensor:
-    """Return the exact first-order entropy change of every token's update, from the logits.
+    """Compute the exact first-order entropy change of every token's update, from the logits.
 
         dH = -xi [pi L - sum_v pi_v^2 L_v],   L = log pi + H,   xi = I_clip r A
 
@@ -140,7 +140,7 @@ def entropy_change(
         advantages: (B,), (B, 1) or (B, T), raw.
         ratio: r, (B,), (B, 1) or (B, T); default 1.
         passes: I_clip, nonzero where the gradient passes; default everywhere.
-        temperature: what the logits are divided by, > 0.
+        temperature: divisor of the logits, > 0.
         chunk_tokens: tokens handled at a time; default: as many as fit buffers of 64 MiB (CPU: 4).
 
     Returns:
@@ -169,12 +169,12 @@ def entropy_change(
 
 
 def published_entropy_change(logp: Tensor, entropy: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
-    """Return the authors' approximation, which needs no logits.
+    """Compute the authors' approximation of the entropy change, without logits.
 
         dH = -xi [pi L - mean over the valid tokens of the sequence of pi L]
 
-    The vocabulary sum s2 belongs to one token's distribution; the mean over a sequence is another quantity.
-    It is here to reproduce published runs, and for hosts that never show their logits.
+    The vocabulary sum s2 belongs to one token's distribution; the mean over a sequence is another quantity. Use it
+    to reproduce published runs, and under hosts that do not expose their logits.
 
     Args:
         logp: (B, T) log pi of the sampled token.
@@ -189,7 +189,7 @@ def published_entropy_change(logp: Tensor, entropy: Tensor, mask: Tensor, weight
         ArgumentError: shapes differ.
 
     Guarantee:
-        None about the true change: even its sign may differ. Depends on no other sequence.
+        None about the true change, whose sign may differ. Independent of other sequences.
 
     Cost:
         O(B T), no extra forward pass.
@@ -208,7 +208,7 @@ def published_entropy_change(logp: Tensor, entropy: Tensor, mask: Tensor, weight
     entropy = float_tensor("entropy", entropy, shape)
     weight = float_tensor("weight", weight, shape)
     valid = token_mask(mask, shape)
-    # where, not a product: what stands on padding may be NaN
+    # torch.where in place of a product with the mask, because padding may hold NaN.
     own = torch.where(valid, _own_term(logp, entropy), logp.new_zeros(()))
     mean = own.sum(-1, keepdim=True) / valid.sum(-1, keepdim=True).clamp(min=1)
     return torch.where(valid & (weight != 0), -weight * (own - mean), logp.new_zeros(()))

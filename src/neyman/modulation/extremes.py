@@ -1,4 +1,4 @@
-"""The extremes that entropies and entropy changes are measured against, whatever the packing of rows."""
+"""Extremes of entropies and entropy changes over a batch, independent of the packing of its rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from torch import Tensor  # isort: skip
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extremes:
-    """The extremes over a set of valid tokens; ``Extremes()`` is that of no token.
+    """Extremes over a set of valid tokens; ``Extremes()`` is that of the empty set.
 
-    Merging is associative, commutative and idempotent, so the extremes of a batch are the same however its
-    rows were packed into micro-batches or spread over ranks.
+    Merging is associative, commutative and idempotent, so that the extremes of a batch do not depend on the packing
+    of its rows into micro-batches or on their distribution over ranks.
 
     Args:
         entropy_min: smallest entropy, nats.
@@ -55,9 +55,9 @@ class Extremes:
     def as_tensor(
         self, *, device: torch.device | str | None = None, dtype: torch.dtype = torch.float64
     ) -> Tensor:
-        """Return (-entropy_min, entropy_max, change_max): an elementwise MAX over ranks merges them.
+        """Return (-entropy_min, entropy_max, change_max), which an elementwise MAX over ranks merges.
 
-        Exact for extremes of float32 tensors in float32 too (for devices without float64).
+        Exact in float32 too for extremes of float32 tensors, on devices without float64.
         """
         return torch.tensor(
             [-self.entropy_min, self.entropy_max, self.change_max], device=device, dtype=dtype
@@ -79,7 +79,7 @@ def token_extremes(entropy: Tensor, change: Tensor | None, valid: Tensor) -> Ext
     if known.numel():
         low, high = torch.where(known, entropy, low).amin(), torch.where(known, entropy, high).amax()
     moved = low.new_zeros(()) if change is None else largest_change(change, valid).to(low.dtype)
-    # one transfer for the three
+    # One transfer from the device for the three numbers: each would wait for the whole queue of kernels.
     entropy_min, entropy_max, change_max = torch.stack([low, high, moved]).tolist()
     return Extremes(entropy_min=entropy_min, entropy_max=entropy_max, change_max=change_max)
 

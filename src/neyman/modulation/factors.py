@@ -1,4 +1,4 @@
-"""From entropies and entropy changes to the factor on each token's advantage."""
+"""DynaMO's factor on each token's advantage, from entropies and entropy changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor  # isort: skip
 def beta_comp(
     entropy: Tensor, advantages: Tensor, mask: Tensor, alpha: float, extremes: Extremes | None = None
 ) -> Tensor:
-    """Return the factor that makes up for the small gradients of confident, correct tokens.
+    """Compute the factor that compensates for the small gradients of confident, correct tokens.
 
         beta_comp = 1 + alpha (Hmax - H) / (Hmax - Hmin) where A > 0, else 1
 
@@ -36,7 +36,7 @@ def beta_comp(
         ArgumentError: alpha is negative, or shapes do not match.
 
     Guarantee:
-        Finite whatever the entropies hold. With foreign (lagged) extremes the quotient is clamped to [0, 1].
+        Finite for any entropies. With the extremes of another batch ("lagged") the quotient is clamped to [0, 1].
 
     Cost:
         O(B T).
@@ -67,7 +67,7 @@ def beta_comp(
 def beta_stab(
     change: Tensor, mask: Tensor, lam: float, gain: float, threshold: float, *, max_abs: float | None = None
 ) -> Tensor:
-    """Return the factor that damps the tokens which move the entropy most.
+    """Compute the factor that damps the tokens with the largest entropy change.
 
         beta_stab = lam + (1 - lam) / (1 + exp(gain (x - threshold))),   x = |dH| / max |dH|
 
@@ -76,7 +76,7 @@ def beta_stab(
         mask: (B, T), nonzero on valid tokens.
         lam: the floor, in [0, 1].
         gain: steepness, > 0.
-        threshold: relative change at which damping is half done, in [0, 1].
+        threshold: relative change at which half of the damping is reached, in [0, 1].
         max_abs: max |dH|, >= 0; default: of the valid tokens given.
 
     Returns:
@@ -86,7 +86,7 @@ def beta_stab(
         ArgumentError: a setting is out of range, or shapes do not match.
 
     Guarantee:
-        Finite whatever the changes hold. With a foreign (lagged) maximum x may pass 1: the factor nears lam.
+        Finite for any changes. With the maximum of another batch ("lagged") x may exceed 1, and the factor nears lam.
 
     Cost:
         O(B T).
@@ -109,7 +109,7 @@ def beta_stab(
     )
     if largest == 0.0:
         return torch.ones_like(change)
-    # a sigmoid, not the quotient as printed: exp overflows for steep gains
+    # A sigmoid in place of the quotient as printed, whose exp overflows for steep gains.
     damped = lam + (1.0 - lam) * torch.sigmoid(-gain * (change.abs() / largest - threshold))
     return torch.where(valid & change.isfinite() & damped.isfinite(), damped, change.new_ones(()))
 
@@ -125,7 +125,7 @@ def token_change(
     ratio: Tensor | None = None,
     passes: Tensor | None = None,
 ) -> Tensor:
-    """Return the entropy change by the variant that the settings name.
+    """Compute the entropy change by the settings' variant.
 
     Args:
         modulation: the settings; ``variant`` decides.
@@ -164,7 +164,7 @@ def token_factors(
     mask: Tensor,
     extremes: Extremes | None = None,
 ) -> Tensor:
-    """Return the factor on each token's advantage.
+    """Compute the factor on each token's advantage.
 
         A_final = A beta,   beta = beta_comp beta_stab
 
@@ -174,8 +174,8 @@ def token_factors(
         change: (B, T) dH, see :func:`token_change`.
         advantages: (B,), (B, 1) or (B, T), raw.
         mask: (B, T), nonzero on valid tokens.
-        extremes: of the batch (``extremes="batch"``) or the batch before ("lagged"); default: of the tokens
-            given, which is the micro-batch form, and the batch form when these are the whole batch.
+        extremes: of this batch ("batch") or the previous one ("lagged"); default: of the tokens given, which is the
+            "micro_batch" form, or the "batch" form when these are the whole batch.
 
     Returns:
         (B, T) in [lam, 1 + alpha], detached; exactly 1 on masked tokens, where the advantage is 0, and
@@ -185,8 +185,8 @@ def token_factors(
         ArgumentError: shapes do not match.
 
     Guarantee:
-        Always finite. With the extremes of the whole batch a token's factor is the same bit for bit however
-        rows are packed; voided by ``extremes=None`` on a part of the batch.
+        Always finite. With the extremes of the whole batch a token's factor is the same, bit for bit, for every
+        packing of the rows; voided by ``extremes=None`` on a part of the batch.
 
     Cost:
         O(B T).

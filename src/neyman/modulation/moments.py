@@ -1,4 +1,4 @@
-"""What one look at the logits leaves behind: three scalars a token, enough for the exact entropy change."""
+"""Moments of every token's distribution: three scalars from one pass over the logits, for the entropy change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK_ELEMENTS, _CHUNK_ELEMENTS_CPU = 1 << 24, 1 << 20
 
 
 class TokenMoments(NamedTuple):
-    """Per-token scalars of the policy's distribution, each (B, T), float32 (float64 for float64 logits)."""
+    """Scalars of the policy's distribution at each token, each (B, T), float32 (float64 for float64 logits)."""
 
     logp: Tensor
     """log pi of the sampled token, nats; -inf where its logit is -inf."""
@@ -33,7 +33,7 @@ def _distributions(
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yield (tokens, pi, log pi) over chunks of the (N, V) logits, log pi being 0 where pi is 0.
 
-    Only one chunk is ever in working precision: a float32 softmax over all of (B, T, V) would take gigabytes.
+    Only one chunk at a time is in working precision, since a float32 softmax over all of (B, T, V) takes gigabytes.
     """
     size = logits.shape[-1]
     elements = _CHUNK_ELEMENTS_CPU if logits.device.type == "cpu" else _CHUNK_ELEMENTS
@@ -62,13 +62,13 @@ def _flat_logits(logits: Tensor, temperature: float, chunk_tokens: int | None) -
 
 
 def entropy(logits: Tensor, *, temperature: float = 1.0, chunk_tokens: int | None = None) -> Tensor:
-    """Return the entropy of every token's distribution.
+    """Compute the entropy of every token's distribution.
 
         H = -sum_v pi_v log pi_v,  pi = softmax(logits / temperature)
 
     Args:
         logits: (B, T, V), any float type; -inf entries have probability 0; each token needs a finite one.
-        temperature: what the logits are divided by, > 0.
+        temperature: divisor of the logits, > 0.
         chunk_tokens: tokens handled at a time; default: as many as fit buffers of 64 MiB (CPU: 4).
 
     Returns:
@@ -98,7 +98,7 @@ def entropy(logits: Tensor, *, temperature: float = 1.0, chunk_tokens: int | Non
 def token_moments(
     logits: Tensor, tokens: Tensor, *, temperature: float = 1.0, chunk_tokens: int | None = None
 ) -> TokenMoments:
-    """Reduce the logits to what the exact entropy change needs: log pi, H and s2 of every token.
+    """Reduce the logits to the moments of the exact entropy change: log pi, H and s2 of every token.
 
         s2 = sum_v pi_v^2 (log pi_v + H)
 
@@ -106,7 +106,7 @@ def token_moments(
         logits: (B, T, V), any float type, of the positions that predict ``tokens``; -inf entries have
             probability 0; each token needs a finite one.
         tokens: (B, T) ids of the sampled tokens, in [0, V); padding may hold any legal id.
-        temperature: what the logits are divided by, > 0; the temperature that the loss uses.
+        temperature: divisor of the logits, > 0; that of the loss.
         chunk_tokens: tokens handled at a time; default: as many as fit buffers of 64 MiB (CPU: 4).
 
     Returns:
@@ -116,8 +116,8 @@ def token_moments(
         ArgumentError: wrong shape or type, a token outside the vocabulary, temperature not positive.
 
     Guarantee:
-        Equal for every chunk size up to the rounding of a sum. Tokens whose logits hold NaN, +inf or nothing
-        but -inf have no distribution: their moments are NaN, which extremes and factors leave out.
+        Equal for every chunk size up to the rounding of a sum. Tokens whose logits hold NaN or +inf, or are all
+        -inf, have no distribution: their moments are NaN, and extremes and factors leave them out.
 
     Cost:
         O(B T V) time, O(chunk) memory beside the logits, whose type is not changed as a whole.
@@ -140,13 +140,13 @@ def token_moments(
             chosen = log_pi.gather(-1, ids[where]).squeeze(-1)
             out[0, where] = torch.where(impossible, chosen.new_full((), -torch.inf), chosen)
             out[1, where] = spread
-            # pi (pi log pi + pi H), in place: the chunk's buffers are the peak of memory
+            # pi (pi log pi + pi H), in place because the chunk's buffers are the peak of memory.
             out[2, where] = weighted.addcmul_(pi, spread.unsqueeze(-1)).mul_(pi).sum(-1)
     return TokenMoments(*(x.reshape(logits.shape[:2]) for x in out))
 
 
 def s2_from_sharpened(logp: Tensor, entropy: Tensor, logp_sharp: Tensor, entropy_sharp: Tensor) -> Tensor:
-    """Return s2 exactly from two calls of a fused head that never shows its logits.
+    """Compute s2 exactly from two calls of a fused head that does not expose its logits.
 
     At half the temperature the distribution is q_v = pi_v^2 / Z with Z = sum_v pi_v^2, hence
 

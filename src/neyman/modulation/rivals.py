@@ -1,7 +1,7 @@
-"""Settings of other methods at the level of tokens and rows; free of torch, as DynaMO's are.
+"""Settings of other methods at the level of tokens and rows, without torch.
 
-Where the host has a method, its own option is the way: TRL's GRPO has clip-higher (``epsilon_high``), fork tokens
-(``top_entropy_quantile``) and an entropy bonus (``entropy_coef``); docs/methods/tokens.md says how.
+Prefer a host's own option where it has one: TRL's GRPO has clip-higher (``epsilon_high``), fork tokens
+(``top_entropy_quantile``) and an entropy bonus (``entropy_coef``); see docs/methods/tokens.md.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from neyman.errors import ArgumentError
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntropyAdvantage:
-    """Raise the advantage of uncertain tokens: A + min(alpha H, |A| / kappa), the entropy H taken as a number.
+    """Raise the advantage of uncertain tokens: A + min(alpha H, |A| / kappa), without a gradient through H.
 
     Args:
         alpha: advantage per nat, >= 0.
-        kappa: the raise is at most |A| / kappa, so that no sign changes; > 1.
+        kappa: bounds the raise by |A| / kappa, so that no advantage changes its sign; > 1.
 
     Source: Cheng et al. (2025), arXiv 2506.14758, with its settings for GRPO.
     """
@@ -36,15 +36,15 @@ class EntropyAdvantage:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipCov:
-    """Leave out the gradient of some tokens whose log-probability and advantage vary together most.
+    """Drop the gradient of random tokens with a large covariance of log-probability and advantage.
 
-    Of the tokens with low < (A - mean A)(log pi - mean log pi) < high, a random share of all tokens, at least one, has
-    no gradient. Means are over the rows at hand, as in the authors' code, so that it depends on their packing.
+    They are drawn among the tokens with low < (A - mean A)(log pi - mean log pi) < high. As in the authors' code,
+    means are over the rows of a micro-batch, so that the choice depends on the packing of rows.
 
     Args:
-        share: of the valid tokens, > 0.
-        low: covariance above which a token may be chosen.
-        high: covariance below which it may.
+        share: number of dropped tokens, as a share of the valid tokens, > 0; at least one token.
+        low: covariance above which a token may be dropped.
+        high: covariance below which a token may be dropped.
 
     Source: Cui et al. (2025), arXiv 2505.22617, and the authors' public code for the settings.
     """
@@ -64,10 +64,10 @@ class ClipCov:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KLCov:
-    """Hold back the tokens whose log-probability and advantage vary together most, by a penalty on their change.
+    """Penalise the change of the tokens with the largest covariance of log-probability and advantage.
 
     The tokens of the largest (A - mean A)(log pi - mean log pi) pay coefficient |log pi - log pi_old|. That has no
-    gradient while the policy is the one that generated, so it acts from the second update on the same rollouts on.
+    gradient while the policy equals the one that generated, so it acts from the second update on the same rollouts.
 
     Args:
         share: of the valid tokens, at least one token, > 0.
@@ -87,13 +87,13 @@ class KLCov:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WReinforce:
-    """REINFORCE on outcomes of +1 and -1 without a baseline, right answers weighted down.
+    """REINFORCE on outcomes of +1 and -1 without a baseline, with less weight on right answers.
 
-    The advantage of a row is ``positive`` where it is right and -1 where it is wrong, whatever its group: groups
-    whose outcomes are all equal train too.
+    The advantage of a row is ``positive`` if it is right and -1 if it is wrong, independent of its group, so that
+    zero-variance groups train too.
 
     Args:
-        positive: weight of right answers, in [0, 1]; 0 reinforces from failures alone, 1 is plain REINFORCE.
+        positive: weight of right answers, in [0, 1]; 0 learns from failures alone, 1 is plain REINFORCE.
 
     Source: Zhu et al. (2025), arXiv 2506.01347.
     """
@@ -107,13 +107,13 @@ class WReinforce:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkTokens:
-    """Train the most uncertain tokens alone: the others have no gradient.
+    """Train only the tokens of the largest entropy; the others have no gradient.
 
-    For losses without an option of their own: TRL's GRPO has ``top_entropy_quantile``. The threshold is of the rows at
-    hand.
+    For losses without an option of their own (TRL's GRPO has ``top_entropy_quantile``). The threshold is a quantile
+    over the rows of a micro-batch.
 
     Args:
-        share: of the valid tokens that train, in (0, 1]; ties with the threshold train too.
+        share: share of the valid tokens that train, in (0, 1]; ties with the threshold train too.
 
     Source: Wang et al. (2025), arXiv 2506.01939, with its share.
     """

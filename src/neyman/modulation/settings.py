@@ -1,4 +1,4 @@
-"""What a person chooses about token modulation; free of torch, so that strategies and configs can hold it."""
+"""Settings of DynaMO's token factor, without torch, so that strategies and configurations can hold them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Modulation:
         beta_comp = 1 + alpha (Hmax - H) / (Hmax - Hmin) where A > 0, else 1
         beta_stab = lam + (1 - lam) / (1 + exp(gain (x - threshold))),  x = |dH| / max |dH|
 
-    With the defaults x = 1 gives .751: the floor ``lam`` is never approached, and only the few tokens within
-    some ten percent of the largest change are damped at all.
+    With the defaults x = 1 gives .751: the floor ``lam`` is never approached, and only the few tokens within about
+    ten percent of the largest change are damped.
 
     Args:
         alpha: the largest boost of a confident token with positive advantage, >= 0.
         lam: the floor of the damping factor, in [0, 1]; 1 switches damping off.
         gain: steepness of the damping around the threshold, > 0.
-        threshold: relative entropy change at which damping is half done, in [0, 1].
-        variant: "exact" needs the sum over the vocabulary (one pass over the logits); "published" replaces it
-            by the mean over the tokens of the sequence, which needs only log-probability and entropy.
-        extremes: where Hmin, Hmax and max |dH| are taken. "batch": the whole optimisation batch, so that
-            results do not depend on how rows are packed; "lagged": the batch before; "micro_batch": the rows
-            at hand, as the authors' code does, so that a factor depends on which rows share a micro-batch.
+        threshold: relative entropy change at which half of the damping is reached, in [0, 1].
+        variant: "exact" needs the sum over the vocabulary (one pass over the logits); "published" has the mean over
+            the tokens of the sequence in its place, which needs only log-probability and entropy.
+        extremes: the set over which Hmin, Hmax and max |dH| are taken. "batch": the whole optimisation batch, so
+            that results do not depend on the packing of rows; "lagged": the previous batch; "micro_batch": each
+            micro-batch, as in the authors' code, so that a factor depends on the rows that share it.
 
     Raises:
         ArgumentError: a value is outside the range given above.
@@ -64,11 +64,11 @@ class Modulation:
 
     @classmethod
     def published(cls, setting: Literal["script", "strong"] = "script") -> Modulation:
-        """Return the authors' form: sequence mean for the vocabulary sum, extremes per micro-batch.
+        """Return the authors' settings: the sequence mean for the vocabulary sum, and extremes per micro-batch.
 
         Args:
-            setting: "script", what the authors' run script uses (alpha .2, threshold .99); "strong", the
-                other mode of their code (alpha .4, threshold .9, where x = 1 gives .603).
+            setting: "script", as in the authors' run script (alpha .2, threshold .99); "strong", the other mode of
+                their code (alpha .4, threshold .9, where x = 1 gives .603).
 
         Returns:
             The settings. Their code adds 1e-8 to denominators; here an empty range gives factor 1 instead.

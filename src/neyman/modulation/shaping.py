@@ -1,4 +1,4 @@
-"""Factors on each token's advantage by the methods beside DynaMO's."""
+"""Factors on each token's advantage by methods other than DynaMO."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor  # isort: skip
 def entropy_advantage_factor(
     entropy: Tensor, advantages: Tensor, mask: Tensor, alpha: float, kappa: float
 ) -> Tensor:
-    """Return (A + min(alpha H, |A| / kappa)) / A, the factor of an advantage raised by entropy.
+    """Compute (A + min(alpha H, |A| / kappa)) / A, the factor of an advantage raised by entropy.
 
     Args:
         entropy: (B, T) H, nats.
@@ -23,8 +23,8 @@ def entropy_advantage_factor(
         kappa: > 1.
 
     Returns:
-        (B, T) in [1 - 1/kappa, 1 + 1/kappa], detached; 1 on masked tokens and where the advantage is 0, as nothing
-        is raised there.
+        (B, T) in [1 - 1/kappa, 1 + 1/kappa], detached; 1 on masked tokens and where the advantage is 0, which stays
+        0.
 
     Raises:
         ArgumentError: a setting is out of range, or shapes do not match.
@@ -48,7 +48,7 @@ def entropy_advantage_factor(
 
 
 def token_covariance(advantages: Tensor, logp: Tensor, mask: Tensor) -> Tensor:
-    """Return (A - mean A)(log pi - mean log pi) of every token, means over the valid tokens.
+    """Compute (A - mean A)(log pi - mean log pi) of every token, with means over the valid tokens.
 
     Args:
         advantages: (B,), (B, 1) or (B, T).
@@ -75,7 +75,7 @@ def token_covariance(advantages: Tensor, logp: Tensor, mask: Tensor) -> Tensor:
     count = valid.sum().clamp(min=1)
     parts = []
     for value in (per_token("advantages", advantages, shape).to(logp.dtype), logp):
-        live = torch.where(valid, value, zero)  # where, not a product: what stands on padding may be NaN
+        live = torch.where(valid, value, zero)  # in place of a product, because padding may hold NaN
         parts.append(torch.where(valid, live - live.sum() / count, zero))
     return parts[0] * parts[1]
 
@@ -88,14 +88,14 @@ def clip_cov_factor(
     generator: torch.Generator,
     passes: Tensor | None = None,
 ) -> Tensor:
-    """Return 0 on the tokens whose gradient Clip-Cov leaves out, 1 on the others.
+    """Compute Clip-Cov's factor: 0 on the tokens whose gradient it drops, 1 on the others.
 
     Args:
         advantages: (B,), (B, 1) or (B, T).
         logp: (B, T) log pi of the sampled tokens.
         mask: (B, T), nonzero on valid tokens.
-        settings: how many, and between which covariances.
-        generator: of the CPU; draws which.
+        settings: the share of tokens to drop, and the covariances between which they lie.
+        generator: of the CPU; draws the tokens.
         passes: I_clip, nonzero where the gradient passes; clipped tokens are not chosen. Default all pass.
 
     Returns:
@@ -124,10 +124,10 @@ def clip_cov_factor(
 def kl_cov_advantages(
     advantages: Tensor, logp: Tensor, ratio: Tensor, mask: Tensor, settings: KLCov
 ) -> Tensor:
-    """Return the advantages under which a loss of -ratio A has the gradient of KL-Cov's.
+    """Compute the advantages under which a loss of -ratio A has the gradient of KL-Cov's loss.
 
-    The penalty c |log ratio| adds c sign(log ratio) to the gradient by log pi, and the policy term has -ratio A there:
-    so A - c sign(log ratio) / ratio on the chosen tokens is the same, whatever the loss divides by.
+    The penalty c |log ratio| adds c sign(log ratio) to the gradient by log pi, where the policy term has -ratio A. So
+    A - c sign(log ratio) / ratio on the chosen tokens has the same gradient, for every divisor of the loss.
 
     Args:
         advantages: (B,), (B, 1) or (B, T).
@@ -165,12 +165,12 @@ def kl_cov_advantages(
 
 
 def fork_tokens_factor(entropy: Tensor, mask: Tensor, share: float) -> Tensor:
-    """Return 1 on the tokens whose entropy is in the upper ``share`` of the valid ones, 0 on the others.
+    """Compute the factor of fork tokens: 1 for entropies in the upper ``share`` of the valid tokens, else 0.
 
     Args:
         entropy: (B, T) H, nats.
         mask: (B, T), nonzero on valid tokens.
-        share: that trains, in (0, 1].
+        share: share of tokens that train, in (0, 1].
 
     Returns:
         (B, T), detached; 1 on masked tokens.
@@ -205,7 +205,7 @@ def shaping_factors(
     generator: torch.Generator,
     passes: Tensor | None = None,
 ) -> Tensor:
-    """Return the factor on each token's advantage by one of the methods; arguments as above."""
+    """Compute the factor on each token's advantage by one of the methods; arguments as above."""
     if isinstance(settings, EntropyAdvantage):
         return entropy_advantage_factor(entropy, advantages, mask, settings.alpha, settings.kappa)
     if isinstance(settings, ForkTokens):
