@@ -112,6 +112,7 @@ class CountsWithGP(BetaFamily, RegressionBelief):
         """Return weight and empirical logit of each prompt's counts, as they enter the process."""
         rows = self._table.find(names)
         successes, trials = self._table.gather("successes", rows), self._table.gather("trials", rows)
+        # Half a success and half a failure keep the empirical logit finite (Anscombe, 1956).
         rate = (successes + 0.5) / (trials + 1.0)
         # Delta method: Var(logit of s/n) = 1 / (n p (1-p)); the prompt's own term r adds its variance to the noise.
         information = trials * rate * (1.0 - rate)

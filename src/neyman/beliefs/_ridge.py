@@ -137,6 +137,7 @@ class Ridge(LogitNormalFamily, StoredBelief):
         width = self._width
         if len(self._moment) == width:
             return
+        # Sums from before there were features are of the level alone.
         gram, moment = np.zeros((width, width)), np.zeros(width)
         gram[:1, :1], moment[:1] = self._gram[:1, :1], self._moment[:1]
         self._gram, self._moment, self._weights = gram, moment, None

@@ -117,6 +117,7 @@ class Streaks(BetaFamily, WithoutFeatures, StoredBelief):
         """Return the chance that each prompt is passed over, in [0, 1 - floor^2]."""
         floor = self._config["floor"]
         easy, hard = self.streaks(ids)
+        # Two independent draws, one for each kind of run, so the chances to keep the prompt multiply.
         keep = np.maximum(self._keep_easy**easy, floor) * np.maximum(self._keep_hard**hard, floor)
         return np.asarray(1.0 - keep, dtype=np.float64)
 
@@ -171,7 +172,7 @@ class Streaks(BetaFamily, WithoutFeatures, StoredBelief):
         visited = np.flatnonzero(self._table.column("trials") > 0)
         columns = [self._table.column(name).copy() for name in ("easy", "hard")]
         for column, is_so in zip(columns, self._visits(visited), strict=True):
-            column[visited] = (column[visited] + 1.0) * is_so
+            column[visited] = (column[visited] + 1.0) * is_so  # any other visit ends the run
         return columns[0], columns[1]
 
     def _parts(self) -> dict[str, Any]:

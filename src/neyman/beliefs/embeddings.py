@@ -81,6 +81,7 @@ def embed_prompts(
         raise ArgumentError("texts must hold at least one prompt, got none")
     folder = _folder(cache_dir, label) if cache and label is not None else None
     known = {} if folder is None else _read(folder)
+    # By content and not by id: the same prompt in another run or task is found again.
     keys = {text: hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in unique}
     missing = [text for text in unique if keys[text] not in known]
     if missing:

@@ -76,15 +76,18 @@ def group_advantages(
     codes, labels = group_index(groups)
     values, live = live_rows("rewards", rewards, len(codes))
     if kind == "reinforce++":
+        # One group of all rows: the statistics of a "group" are then those of the batch.
         codes, labels = np.zeros(len(codes), dtype=np.int64), labels[:1]
     largest = float(np.abs(values).max(initial=0.0))
     scale = largest if largest > _LARGE else 1.0
     advantages = _centred(values / scale, live, codes, len(labels), noise)
     if kind in ("grpo", "reinforce++"):
+        # Standardised advantages have no scale, so eps alone has to follow the scaled rewards.
         advantages = _standardised(advantages, live, codes, len(labels), free, offset / scale)
     else:
         n = group_sum(live, codes, len(labels))[codes]
         if kind == "rloo":
+            # r - mean of the others = n/(n-1) (r - mean of all)
             advantages = advantages * n / np.maximum(n - 1.0, 1.0)
         with np.errstate(over="ignore"):
             advantages = np.nan_to_num(advantages * scale)
@@ -109,6 +112,7 @@ def _standardised(
     n = group_sum(live, codes, n_groups)
     # From centred values, so that the sum of squares does not cancel against the mean's.
     deviation = np.sqrt(group_sum(np.square(centred), codes, n_groups) / np.maximum(n - ddof, 1.0))
+    # Rows at exactly 0 stay there, also with eps = 0, where a zero-variance group would give 0 / 0.
     divisor = deviation + eps
     return np.where(centred != 0.0, centred / np.where(divisor > 0.0, divisor, 1.0)[codes], 0.0)
 
@@ -116,6 +120,7 @@ def _standardised(
 def _mixed(
     values: FloatP, live: NDArray[np.bool_], codes: IntP, n_groups: int, noise: float
 ) -> NDArray[np.bool_]:
+    # Rounding grows with the magnitude of the rewards, so the tolerance is relative above 1; 0/1 rewards are exact.
     spread, largest = group_spread(values, live, codes, n_groups)
     return spread > noise * np.maximum(largest, 1.0)
 

@@ -105,6 +105,7 @@ def allocate(
     )
     gain = _gain(weights, kind)
     if variant == "published":
+        # As published: the relaxation rounded down, and the rest one rollout at a time where it gains most.
         low = relaxation.published_floor(weights, total, low, high, kind)
     return greedy_counts(gain, low, high, total)
 
@@ -136,6 +137,7 @@ def _allocate_value(value: Value, budget: int | None, lower: ArrayLike, upper: A
     prompts = _prompts_of(value, lower, upper)
     low, high, total = _checks.count_box(lower, upper, budget, prompts)
     units = total - int(low.sum())
+    # No prompt can get more than all units, which bounds the levels of the concavity check.
     high = np.minimum(high, low + units)
     gains = _concave_gains(value, low, high)
     if gains is not None:
@@ -148,6 +150,7 @@ def _allocate_value(value: Value, budget: int | None, lower: ArrayLike, upper: A
         more[rows] += 1
         return (_evaluate(value, more, prompts) - _evaluate(value, full, prompts))[rows]
 
+    # A value is a function of all counts at once, so it can neither be sampled nor asked twice for one prompt.
     return threshold_counts(gain, low, high, units, enough=0, sample=False)
 
 
@@ -192,6 +195,7 @@ def _concave_gains(value: Value, low: IntP, high: IntP) -> FloatP | None:
         after = _evaluate(value, ahead, prompts)
         step, moved = after - before, ahead > n
         scale = np.maximum(scale, np.abs(after))
+        # Differences of large values carry their rounding, so a gain may rise by that much.
         bad = np.flatnonzero(moved & (step > last + _CONCAVITY_NOISE * scale))
         if len(bad):
             q = int(bad[0])

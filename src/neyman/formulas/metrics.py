@@ -122,6 +122,7 @@ def maj_at_k(answers: Sequence[Hashable], correct: Any, k: int) -> float:
     whole = _thinned(total, votes / total, votes)[votes]
     quiet = _thinned(silent, votes / total, votes)
     chance = 0.0
+    # Sorted, since a float sum depends on its order and that of a set on the process.
     for answer in sorted(right & set(sizes), key=repr):
         others = [law for other, law in laws.items() if other != answer]
         for lead in range(1, min(votes, sizes[answer]) + 1):
@@ -209,6 +210,7 @@ def ece(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1, bins:
     """
     p, s, n = _predictions(predicted, successes, trials)
     width = _checks.integer("bins", bins, low=1)
+    # A prediction of exactly 1 belongs to the last bin.
     place = np.minimum((p * width).astype(np.int64), width - 1)
     gap = np.bincount(place, weights=n * p - s, minlength=width)
     return float(np.abs(gap).sum() / n.sum())
@@ -276,6 +278,7 @@ def _thinned(size: int, rate: float, most: int) -> FloatP:
 
 def _lead_share(others: list[FloatP], quiet: FloatP, lead: int, rest: int) -> float:
     """Return E[1/t; no other answer above ``lead``, ``rest`` votes among the others], t answers sharing the lead."""
+    # At most rest // lead others can reach the lead, which keeps the state small.
     ties = rest // lead
     # state[t, m]: t others at the lead, m votes given out
     state = np.zeros((ties + 1, rest + 1))

@@ -36,6 +36,7 @@ def group_index(groups: Iterable[Hashable]) -> tuple[IntP, list[Any]]:
     if isinstance(groups, np.ndarray) and groups.ndim != 1:
         raise ArgumentError(f"groups must have one label per row, got shape {groups.shape}")
     if isinstance(groups, np.ndarray) and groups.dtype.kind in "iuU":
+        # np.unique sorts; the ranks of first appearances restore the order in which the groups came.
         labels, first, codes = np.unique(groups, return_index=True, return_inverse=True)
         order = np.argsort(first)
         rank = np.empty(len(order), dtype=np.int64)
@@ -43,6 +44,7 @@ def group_index(groups: Iterable[Hashable]) -> tuple[IntP, list[Any]]:
         return rank[codes].astype(np.int64), labels[order].tolist()
     numbers: dict[Hashable, int] = {}
     try:
+        # Plain Python labels, so that the labels returned do not depend on the container.
         items = [item.item() if isinstance(item, np.generic) else item for item in groups]
         codes = np.array([numbers.setdefault(item, len(numbers)) for item in items], dtype=np.int64)
     except TypeError as error:

@@ -188,6 +188,7 @@ def grpo_gain(rare: FloatP, n: FloatP) -> FloatP:
     small = expected < _SERIES_BELOW
     if small.any():
         two_or_more[small] = _two_or_more(rare[small], n[small])
+    # P(S >= n): all but at most one of n+1 succeed; r = 0 gives log 0 = -inf and exp(-inf) = 0, as it should.
     with np.errstate(divide="ignore", under="ignore"):
         nearly_all = np.exp(n * np.log(rare)) * (1.0 + n * common)
     gain = np.maximum(two_or_more - nearly_all, 0.0) / (n * (n + 1.0))

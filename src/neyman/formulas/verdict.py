@@ -83,6 +83,7 @@ def effective_probability(
     # The logarithms of P(the rest fails too) and P(the rest succeeds too): expm1 keeps small chances exact.
     fails, wins = _log_ratio(a, b, n, k), _log_ratio(b, a, n, k)
     chance = -np.expm1(np.where(s == 0, fails, wins))
+    # Before any rollout s = 0 stands for both pure ends, and both are subtracted.
     chance = np.where(n == 0, chance - np.exp(wins), chance)
     chance = np.where(uniform, quotient, chance)
     return np.where((s > 0) & (s < n), 1.0, np.maximum(chance, 0.0))[()]
@@ -101,6 +102,7 @@ def _prior(prior: Prior) -> tuple[FloatP, FloatP]:
 
 def _log_ratio(a: FloatP, b: FloatP, n: NDArray[np.int64], k: NDArray[np.int64]) -> FloatP:
     """Return log prod_{j=n}^{k-1} (b+j)/(a+b+j), with a small relative error for any k and k - n."""
+    # (b+j)/(a+b+j) = 1 - a/(a+b+j), so that log1p is exact where the ratio is near 1.
     factors = k - n
     direct = min(int(factors.max(initial=0)), _DIRECT_FACTORS)
     total: FloatP = np.zeros(factors.shape)
@@ -192,6 +194,7 @@ def _pure_chance(n: int, k: int, tau: float, a: float, b: float) -> float:
     chance = float(effective_probability(0, n, k, (a, b)))
     if (a == 1.0 and b == 1.0) or k > _EXACT_UP_TO or abs(chance - tau) > _TIE:
         return chance
+    # Floats are binary fractions, so that this is exact for the prior as given.
     left, both = Fraction(b), Fraction(a) + Fraction(b)
     numerator, denominator = Fraction(1), Fraction(1)
     for j in range(n, k):
@@ -321,6 +324,7 @@ def yield_condition(
     lost, won = (float(np.mean(m)) for m in _pure_moments(success_rate, prior, fails, wins))
     full = sum(float(np.mean(m)) for m in _pure_moments(success_rate, prior, k, k))
     probe, group = max(1.0 - lost - won, 0.0), max(1.0 - full, 0.0)
+    # Without a pure prefix nothing is ever abandoned, and the two ways are the same.
     required = (fails * lost + wins * won) / ((lost + won) * k) if lost + won > 0.0 else 1.0
     if group == 0.0:
         nan = float("nan")
@@ -377,6 +381,8 @@ def signal_kept(success_rate: ArrayLike, group_size: int, abandon: Abandon) -> F
     p = _checks.rate_array("success_rate", success_rate)
     k = _checks.integer("group_size", group_size, low=2)
     fails, wins = _indices(abandon, k)
+    # A group is lost whose first n are pure: with m = k - n to come, E[s (k-s); n failures] = q^n E[S (k-S)] with
+    # S ~ Binomial(m, p), that is p q^n m (k - q - m p), over E[s (k-s)] = k (k-1) p q; successes likewise.
     q = 1.0 - p
     late, later = k - fails, k - wins
     lost = q ** (fails - 1) * late * (k - q - late * p) + p ** (wins - 1) * later * (k - p - later * q)

@@ -88,6 +88,7 @@ def _fill(weights: FloatP, lower: IntP, upper: IntP, total: int) -> FloatP:
     """Return clip(c w, L, U) that sums to ``total``; prompts without weight share the rest evenly, last."""
     weighted = weights > _NO_WEIGHT * weights.max(initial=0.0)
     counts = np.where(weighted, upper, lower).astype(np.float64)
+    # Prompts without weight get more than their lower bounds only if the others cannot take the whole budget.
     rest = total - int(upper[weighted].sum())
     if rest < int(lower[~weighted].sum()):
         rest = total - int(lower[~weighted].sum())
@@ -167,7 +168,7 @@ def published_water_level(
     reachable = min(max(known, int(low[~new].sum())), int(high[~new].sum()))
     if reachable == known:
         counts[new] = start
-    elif new.any():
+    elif new.any():  # the others' bounds do not fit the rest, so the new prompts take up the difference
         counts[new] = _fill(np.ones(int(new.sum())), low[new], high[new], total - reachable)
     if not new.all():
         priority = _dynamo_priority(s[~new], t[~new])
@@ -176,6 +177,7 @@ def published_water_level(
 
 
 def _dynamo_priority(successes: IntP, trials: IntP) -> FloatP:
+    # The unbiased variance of 0/1 outcomes; t - 1.0 makes the product a float, which cannot overflow.
     priority = successes * (trials - successes) / (trials * (trials - 1.0))
     priority[successes >= _SETTLED_ACCURACY * trials] = _LEAST_PRIORITY
     return np.maximum(priority, _LEAST_PRIORITY)

@@ -84,6 +84,7 @@ def prompt_weights(
     rows = len(codes)
     live = np.ones(rows, dtype=bool) if trained is None else row_mask("trained", trained, rows)
     size = group_sum(live, codes, len(labels))
+    # Each micro-batch has a divisor of its own, which a factor per row cannot undo.
     if loss == "micro_token_mean":
         return _only_uniform(live, size, rows)
     if weight == "equal_tokens" and loss != "token_mean":
@@ -94,6 +95,7 @@ def prompt_weights(
     if not live.any():
         return np.zeros(rows)
     if copies is not None:
+        # The factors without copies, then times the copies, then one scale for the batch that they enlarge.
         factors = prompt_weights(codes, n_tokens, prompt_weight=weight, aggregation=loss, trained=live)
         times = _copies(copies, live)
         tokens = _tokens(n_tokens, rows) if loss == "token_mean" else np.ones(rows)

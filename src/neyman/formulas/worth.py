@@ -125,6 +125,7 @@ def _checked_looks(looks: Sequence[int] | None, k: int) -> tuple[int, ...]:
 
 def _fresh(a: FloatP, b: FloatP, k: int, looks: Sequence[int]) -> Callable[[FloatP], FloatP]:
     """Return V before the first rollout, as a function of the waste."""
+    # The chances do not depend on the price, so that a bisection over prices computes them once.
     first = looks[0]
     fail, win = stays_pure(a, b, 0, first), stays_pure(b, a, 0, first)
     failing, winning = _chain(a, b, first, looks), _chain(b, a, first, looks)
@@ -154,6 +155,7 @@ def _back(chain: list[tuple[int, int, Any]], k: int, waste: Rate) -> Any:
     worth: Any = 0.0
     for here, there, stays in reversed(chain):
         drawn = -(there - here) + (1.0 - stays) * (k * waste - (k - there)) + stays * worth
+        # Scalars stay Python floats, because verdicts evaluate this for one group at a time.
         worth = max(0.0, drawn) if isinstance(drawn, float) else np.maximum(0.0, drawn)
     return worth
 

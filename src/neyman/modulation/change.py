@@ -37,6 +37,7 @@ def unclipped(advantages: Tensor, ratio: Tensor, *, low: float, high: float) -> 
     columns = max(ratio.shape[1], 1 if advantages.ndim < 2 else advantages.shape[1])
     shape = (ratio.shape[0], columns)
     ratio, spread = per_token("ratio", ratio, shape), per_token("advantages", advantages, shape)
+    # By exclusion, so that a zero advantage, and a NaN ratio, count as passing.
     return ~(((spread > 0) & (ratio > 1.0 + high)) | ((spread < 0) & (ratio < 1.0 - low)))
 
 

@@ -76,7 +76,7 @@ def token_extremes(entropy: Tensor, change: Tensor | None, valid: Tensor) -> Ext
     """Return the extremes over the valid tokens of one checked (B, T) piece, non-finite values left out."""
     known = valid & entropy.isfinite()
     low, high = entropy.new_tensor(torch.inf), entropy.new_tensor(-torch.inf)
-    if known.numel():
+    if known.numel():  # amin of an empty tensor raises
         low, high = torch.where(known, entropy, low).amin(), torch.where(known, entropy, high).amax()
     moved = low.new_zeros(()) if change is None else largest_change(change, valid).to(low.dtype)
     # One transfer from the device for the three numbers: each would wait for the whole queue of kernels.

@@ -58,6 +58,7 @@ def beta_comp(
     if extremes is None:
         extremes = token_extremes(entropy, None, valid)
     span = extremes.entropy_max - extremes.entropy_min
+    # Tokens of equal entropy have no order, and an empty set has infinite extremes: no token is boosted.
     if not (math.isfinite(span) and span > 0.0):
         return torch.ones_like(entropy)
     boosted = 1.0 + alpha * ((extremes.entropy_max - entropy) / span).clamp(0.0, 1.0)
@@ -209,4 +210,5 @@ def token_factors(
     boost = beta_comp(entropy, advantages, mask, modulation.alpha, extremes)
     settings = (modulation.lam, modulation.gain, modulation.threshold)
     damp = beta_stab(change, mask, *settings, max_abs=extremes.change_max)
+    # Exactly 1 where nothing acts, so that a factor never turns a zero advantage into NaN.
     return torch.where(acting, boost * damp, entropy.new_ones(()))

@@ -124,4 +124,5 @@ class ForkTokens:
         _checks.real("share", self.share, low=0.0, high=1.0, open_low=True)
 
 
+# Methods that act on tokens; W-REINFORCE acts on rows and is no part of it.
 Shaping = EntropyAdvantage | ClipCov | KLCov | ForkTokens

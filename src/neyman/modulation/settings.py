@@ -47,6 +47,7 @@ class Modulation:
         'micro_batch'
     """
 
+    # The authors' run script; the other mode of their code is published("strong").
     alpha: float = 0.2
     lam: float = 0.6
     gain: float = 50.0

@@ -41,6 +41,7 @@ def entropy_advantage_factor(
     entropy = float_tensor("entropy", entropy)
     shape = tuple(entropy.shape)
     spread = per_token("advantages", advantages, shape).to(entropy.dtype)
+    # A factor (A + raise) / A, since hosts multiply advantages and do not add to them.
     raised = torch.minimum(alpha * entropy, spread.abs() / kappa)
     acting = token_mask(mask, shape) & (spread != 0) & raised.isfinite()
     one = entropy.new_ones(())
@@ -115,6 +116,7 @@ def clip_cov_factor(
         eligible &= per_token("passes", passes, shape).bool()
     places = eligible.flatten().nonzero().flatten()
     wanted = max(1, int(settings.share * int(valid.sum())))
+    # Drawn on the CPU, so that the choice is the same on every device.
     order = torch.randperm(len(places), generator=generator).to(places.device)
     factor = torch.ones_like(covariance).flatten()
     factor[places[order[:wanted]]] = 0.0
@@ -155,6 +157,7 @@ def kl_cov_advantages(
     shape = tuple(covariance.shape)
     valid = token_mask(mask, shape)
     count = int(valid.sum())
+    # At most the valid tokens, since padding has covariance -inf below and would be chosen next.
     wanted = min(count, max(1, int(settings.share * count)))
     chosen = torch.zeros_like(valid).flatten()
     chosen[covariance.masked_fill(~valid, -torch.inf).flatten().topk(wanted).indices] = True
@@ -190,7 +193,7 @@ def fork_tokens_factor(entropy: Tensor, mask: Tensor, share: float) -> Tensor:
     valid = token_mask(mask, tuple(entropy.shape))
     factor = torch.ones_like(entropy)
     if valid.any():
-        known = entropy[valid].float()
+        known = entropy[valid].float()  # quantile takes no half precision
         factor[valid] = (known >= torch.quantile(known, 1.0 - share)).to(factor.dtype)
     return factor
 
