@@ -32,11 +32,8 @@ def write_index(page: Path) -> None:
     text = page.read_text()
     listed = re.findall(r"^\| \[(.+?)\]\(methods/", text, re.MULTILINE)
     names = [*(name for name in listed if name in PRESETS), *(name for name in PRESETS if name not in listed)]
-    rows = [
-        f"| [{name}](methods/{name}.md) | {' | '.join(PRESETS[name].parts)} | {PRESETS[name].source} |\n"
-        for name in names
-    ]
-    page.write_text(_ROWS.sub(lambda _: "".join(rows).replace("|  |", "| |"), text, count=1))
+    rows = [f"| [{name}](methods/{name}.md) | {PRESETS[name].table} |\n" for name in names]
+    page.write_text(_ROWS.sub(lambda _: "".join(rows), text, count=1))
 
 
 def write_pages(folder: Path) -> None:

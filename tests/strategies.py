@@ -118,8 +118,11 @@ def _counts() -> Counts:
 
 
 def _small(name: str, **options: object) -> Strategy:
+    entry = REGISTRY[name]
+    sizes = {"lower": 2, "upper": 64, "group_size": 4} if preset(name).verdict else {"lower": 2, "upper": 64}
+    fits = {option: size for option, size in sizes.items() if option in entry.options}
     slow = {"belief": _counts()} if name in ("vip", "neyman") else {}
-    return preset(name, **{**REGISTRY[name].small, **slow, **options})
+    return preset(name, **{**fits, **entry.small, **slow, **options})
 
 
 #: Every preset as it comes under its name, but for sizes that suit a budget of 32 to 64 rollouts and a quicker belief

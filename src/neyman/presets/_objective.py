@@ -1,8 +1,8 @@
-"""Which variance an estimator's allocation minimises."""
+"""The variance that an allocation minimises, by estimator."""
 
 from __future__ import annotations
 
 
 def objective(estimator: str) -> str:
-    """Return the objective of an estimator: REINFORCE++ has no group baseline and takes RLOO's."""
+    """Return the estimator whose variance is minimised: REINFORCE++ has no formula of its own and takes RLOO's."""
     return estimator if estimator in ("rloo", "dr_grpo", "grpo") else "rloo"

@@ -1,4 +1,4 @@
-"""Options of a strategy as words: ``key=value``, the values as in TOML."""
+"""Options of a strategy as ``key=value`` words, with values as in TOML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from neyman.errors import ArgumentError
 
 
 def parse_options(words: list[str]) -> dict[str, Any]:
-    """Read ``key=value`` words; a value that is not TOML is text.
+    """Parse ``key=value`` words; a value that is not TOML is text.
 
     >>> parse_options(["lower=4", "variant=published", "schedule=[4, 8]"])
     {'lower': 4, 'variant': 'published', 'schedule': [4, 8]}

@@ -19,9 +19,8 @@ class Preset:
         name: of the method, e.g. "sara+dps".
         build: makes the strategy from keyword options that all have defaults.
         place: rank in lists of presets, lowest first; equal places stand by name.
-        parts: selection, belief, allocation and verdict in a few words each, for the table in docs/methods.md.
-        source: the paper, for the same table.
-        small: options that suit a step of 32 to 64 rollouts; the tests run the method with them.
+        table: its row in docs/methods.md: selection | belief | rollouts | verdict | source, each in a few words.
+        small: options with which it fits a step of 32 to 64 rollouts, as in tests; bounds and group sizes fit anyway.
         exceptions: attributes of `neyman.testing.StrategySuite` that the method needs set, by its way of closing
             a step, or under "any" for all of them.
     """
@@ -29,8 +28,7 @@ class Preset:
     name: str
     build: Callable[..., Strategy]
     place: int = 1000
-    parts: tuple[str, str, str, str]
-    source: str
+    table: str
     small: Mapping[str, Any] = field(default_factory=dict)
     exceptions: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 

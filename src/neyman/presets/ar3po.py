@@ -1,4 +1,4 @@
-"""AR3PO: rounds until a right answer appears, and an earlier right answer where none does.
+"""AR3PO: stages of rollouts until a right answer appears, or an earlier right answer in place of a wrong one.
 
 Source: AR3PO, arXiv 2509.25808.
 """
@@ -14,10 +14,10 @@ def build(*, stage: int = 4, stages: int = 4, replay_age: int = 64) -> Strategy:
     """Return `ar3po`.
 
     Args:
-        stage: rollouts of a stage.
-        stages: the most of them for a prompt.
-        replay_age: steps for which a right answer of each prompt is kept; 0 replays nothing. To be of use it must
-            span the steps between two visits of a prompt.
+        stage: rollouts per stage.
+        stages: most stages per prompt.
+        replay_age: steps for which a right answer of each prompt is kept; 0 replays none. Choose it larger than the
+            number of steps between two visits of a prompt.
     """
     return Strategy(
         name="ar3po",
@@ -31,7 +31,6 @@ PRESET = Preset(
     name="ar3po",
     build=build,
     place=90,
-    parts=("in order", "none", "stages; an earlier right answer where none appears", "one is right"),
-    source="arXiv 2509.25808",
+    table="in order | none | stages; an earlier right answer where none appears | one is right | arXiv 2509.25808",
     small={"stage": 2, "stages": 3},
 )

@@ -1,4 +1,4 @@
-"""Prompt curriculum: the candidates whose expected success rate is nearest to 1/2.
+"""Prompt curriculum: selection of the candidates whose expected success rate is nearest to 1/2.
 
 Source: PCL (prompt curriculum learning), arXiv 2510.01135.
 """
@@ -23,11 +23,11 @@ def build(
 
     Args:
         group_size: rollouts per prompt; None divides the budget by the number of prompts.
-        among: candidates per prompt that is chosen.
-        target: the success rate looked for.
-        revisit: passes over the pool within which every prompt is looked at again; None, as published, may leave one
-            that looked settled for ever.
-        belief: stands for the paper's value model, which is trained beside the policy; None takes the default, which
+        among: candidates per chosen prompt.
+        target: success rate to aim at.
+        revisit: passes over the pool within which every prompt is drawn again; None, as published, may never return
+            to a prompt that looked settled.
+        belief: replaces the paper's value model, which is trained with the policy; None takes the default, which
             learns from features and from each prompt's own results.
     """
     nearest = rules.ClosestTo(target, among=among, explore="mean")
@@ -43,6 +43,5 @@ PRESET = Preset(
     name="curriculum",
     build=build,
     place=130,
-    parts=("expected rate nearest to 1/2", "default", "the same", "none"),
-    source="arXiv 2510.01135",
+    table="expected rate nearest to 1/2 | default | the same | none | arXiv 2510.01135",
 )

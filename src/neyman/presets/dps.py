@@ -1,4 +1,4 @@
-"""DPS: a hidden Markov model per prompt, and the prompts whose next group is most likely to be mixed.
+"""DPS: selection of the prompts whose next group is most likely mixed, by a hidden Markov model per prompt.
 
 Source: DPS (dynamics-predictive sampling) and its public code.
 """
@@ -12,7 +12,7 @@ from neyman.strategy import Strategy
 
 
 def order(*, among: float, entropy: float, revisit: float | None) -> Select:
-    """Return DPS's selection, with a floor under it unless ``revisit`` is None."""
+    """Return DPS's selection, which draws every prompt again within ``revisit`` passes unless that is None."""
     most = rules.MostMixed(among=among, entropy=entropy)
     return most if revisit is None else rules.Revisit(most, passes=revisit)
 
@@ -30,12 +30,12 @@ def build(
 
     Args:
         group_size: rollouts per prompt; None divides the budget by the number of prompts.
-        among: candidates per prompt that is chosen (the public script's ``candidate_ratio``).
-        decay: what the transition counts keep per step (the public script's .7).
+        among: candidates per chosen prompt (the public script's ``candidate_ratio``).
+        decay: share of the transition counts that a step leaves (the public script's .7).
         prior: of the transitions: "even", "progress", "stability" or "local".
-        entropy: weight of the states' entropy in the score; 0 is the public script's mode.
-        revisit: passes over the pool within which every prompt is looked at again; None, as published, lets part of
-            the pool starve.
+        entropy: weight of the states' entropy in the score; 0 in the public script.
+        revisit: passes over the pool within which every prompt is drawn again; None, as published, never returns to
+            part of the pool.
     """
     return Strategy(
         name="dps",
@@ -49,6 +49,5 @@ PRESET = Preset(
     name="dps",
     build=build,
     place=110,
-    parts=("most likely mixed", "hidden Markov model", "the same", "none"),
-    source="DPS",
+    table="most likely mixed | hidden Markov model | the same | none | DPS",
 )

@@ -1,4 +1,4 @@
-"""DAPO's dynamic sampling: draw full groups, discard those whose outcomes are all equal, draw more.
+"""DAPO's dynamic sampling: full groups, of which those with zero variance are discarded and others drawn.
 
 Source: DAPO, arXiv 2503.14476.
 """
@@ -11,7 +11,13 @@ from neyman.strategy import Strategy
 
 
 def build(*, group_size: int | None = None) -> Strategy:
-    """Return `dynamic-sampling`; a step that runs out of budget trains what it has, and says so."""
+    """Return `dynamic-sampling`.
+
+    A step that runs out of budget trains the effective groups that it has, and reports that it is short.
+
+    Args:
+        group_size: rollouts per prompt; None divides the rows to train on by the number of prompts.
+    """
     return Strategy(
         name="dynamic-sampling",
         allocate=rules.Each(group_size),
@@ -24,7 +30,5 @@ PRESET = Preset(
     name="dynamic-sampling",
     build=build,
     place=40,
-    parts=("in order", "none", "full groups", "when complete"),
-    source="arXiv 2503.14476",
-    small={"group_size": 4},
+    table="in order | none | full groups | when complete | arXiv 2503.14476",
 )

@@ -1,4 +1,4 @@
-"""DynaMO: rollouts in proportion to the reward's deviation, and a factor per token.
+"""DynaMO: rollouts in proportion to the reward's standard deviation, and a factor on each token's advantage.
 
 Source: DynaMO, arXiv 2602.19208 (Findings of ACL 2026).
 """
@@ -20,7 +20,7 @@ def build(*, lower: int = 4, upper: int = 32, variant: str = "sqrt", modulation:
         lower: fewest rollouts per prompt; the published script has 8.
         upper: most rollouts per prompt; the published script has 24.
         variant: "sqrt", or "published" for the authors' water level and token factor.
-        modulation: the token factor's settings; None leaves the tokens alone.
+        modulation: settings of the token factor; None applies none.
     """
     if modulation == "default":
         modulation = Modulation.published() if variant == "published" else Modulation()
@@ -36,7 +36,5 @@ PRESET = Preset(
     name="dynamo",
     build=build,
     place=30,
-    parts=("in order", "counts", "by standard deviation", "none"),
-    source="arXiv 2602.19208",
-    small={"lower": 2, "upper": 64},
+    table="in order | counts | by standard deviation | none | arXiv 2602.19208",
 )

@@ -1,4 +1,4 @@
-"""GRESO: over dynamic sampling, prompts whose last groups were all uniform are passed over by chance.
+"""GRESO: dynamic sampling that skips prompts at random after runs of zero-variance groups.
 
 Source: GRESO, arXiv 2506.02177.
 """
@@ -24,12 +24,12 @@ def build(
 
     Args:
         group_size: rollouts per prompt; None divides the rows to train on by the number of prompts.
-        target: share of uniform groups that is aimed at, a third of it easy and two thirds hard.
-        rate: by how much the two probabilities of another try move per step.
-        floor: least probability of another try, for easy and for hard runs.
-        easy: success rate from which a group counts as all right.
-        hard: success rate up to which it counts as all wrong.
-        fade: what a run of uniform groups keeps of its length per step; 1, as published, trusts it for ever.
+        target: share of zero-variance groups to aim at, a third of it easy and two thirds hard.
+        rate: change per step of the two probabilities to draw such a prompt again.
+        floor: least probability to draw a prompt again, after easy and after hard runs.
+        easy: least success rate of a group that counts as all right.
+        hard: largest success rate of a group that counts as all wrong.
+        fade: share of a run's length that a step leaves; 1, as published, never forgets it.
     """
     return Strategy(
         name="greso",
@@ -45,7 +45,5 @@ PRESET = Preset(
     name="greso",
     build=build,
     place=120,
-    parts=("in order, runs of uniform groups passed over", "streaks", "full groups", "when complete"),
-    source="arXiv 2506.02177",
-    small={"group_size": 4},
+    table="in order, runs of uniform groups passed over | streaks | full groups | when complete | arXiv 2506.02177",
 )

@@ -14,7 +14,5 @@ PRESET = Preset(
     name="inverse-variance",
     build=partial(inverse, "variance"),
     place=150,
-    parts=("in order", "default", "1 / (p(1-p) + e)", "none"),
-    source="baseline there",
-    small={"lower": 2, "upper": 64},
+    table="in order | default | 1 / (p(1-p) + e) | none | baseline there",
 )

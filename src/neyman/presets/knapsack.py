@@ -1,4 +1,4 @@
-"""Knapsack-RL: the counts of most value under the budget, where a hard prompt's mixed group is worth most.
+"""Knapsack-RL: allocation by the value of mixed groups, which is largest for hard prompts.
 
 Source: Knapsack-RL, arXiv 2509.25849 (ICML 2026).
 """
@@ -22,14 +22,14 @@ def build(
     Args:
         lower: fewest rollouts per prompt.
         upper: most rollouts per prompt; None is the budget.
-        cost: what a prompt with both outcomes is taken to need: "probability" or "expectation"
+        cost: estimate of the rollouts that a mixed group needs: "probability" or "expectation"
             (`neyman.rules.Knapsack`).
-        confidence: of "probability": the chance of a mixed group that is aimed at.
+        confidence: chance of a mixed group to aim at, for "probability".
     """
     return Strategy(
         name="knapsack",
         allocate=rules.Knapsack(lower, upper, cost, confidence),
-        belief=beliefs.Counts(discount=0.0, fade=1.0),
+        belief=beliefs.Counts(discount=0.0, fade=1.0),  # the rate of the last visit, as published
     )
 
 
@@ -37,7 +37,5 @@ PRESET = Preset(
     name="knapsack",
     build=build,
     place=180,
-    parts=("in order", "last visit", "by value of a mixed group", "none"),
-    source="arXiv 2509.25849",
-    small={"upper": 64},
+    table="in order | last visit | by value of a mixed group | none | arXiv 2509.25849",
 )

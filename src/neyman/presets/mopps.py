@@ -1,4 +1,4 @@
-"""MoPPS: a Beta per prompt, and the candidates whose drawn success rate is nearest to a target.
+"""MoPPS: selection of the candidates whose posterior draw of the success rate is nearest to a target.
 
 Source: MoPPS, arXiv 2507.04632.
 """
@@ -24,14 +24,14 @@ def build(
 
     Args:
         group_size: rollouts per prompt; None divides the budget by the number of prompts.
-        among: candidates per prompt that is chosen (the public code's ``ts_ratio``).
-        target: the success rate looked for.
+        among: candidates per chosen prompt (the public code's ``ts_ratio``).
+        target: success rate to aim at.
         explore: "thompson" draws from the posterior, "mean" takes its mean.
-        band: success rates that are all as good, e.g. (.3, .7) as in the public code's "threshold" mode; what is left
-            goes to those nearest to the target.
-        discount: what earlier evidence keeps at a prompt's next visit (the public code's ``lambda``).
-        fade: what all evidence keeps per step. The public code decays on visits only, so what it believed of a
-            prompt that it stopped drawing never widens (``fade=1.0``).
+        band: success rates that count as equally good, e.g. (.3, .7) as in the public code's "threshold" mode; other
+            prompts follow by their distance to the target.
+        discount: share of a prompt's evidence that its next visit leaves (the public code's ``lambda``).
+        fade: share of all evidence that a step leaves. The public code decays at visits only (``fade=1.0``), so that
+            its posterior of a prompt that is not drawn any more never widens.
     """
     return Strategy(
         name="mopps",
@@ -45,8 +45,7 @@ PRESET = Preset(
     name="mopps",
     build=build,
     place=50,
-    parts=("drawn rate nearest to 1/2", "discounted Beta", "the same", "none"),
-    source="arXiv 2507.04632",
+    table="drawn rate nearest to 1/2 | discounted Beta | the same | none | arXiv 2507.04632",
     # Evidence fades by a hundredth a step, so a settled prompt looks open again after some hundred steps.
     exceptions={"any": {"retest_within": 600}},
 )

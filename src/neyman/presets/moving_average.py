@@ -1,4 +1,4 @@
-"""VIP's allocation over a moving average of each prompt's success rate, in place of its Gaussian process.
+"""VIP's allocation with a moving average of each prompt's success rate in place of the Gaussian process.
 
 Source: baseline "moving average" of VIP, arXiv 2602.01601.
 """
@@ -11,7 +11,7 @@ from neyman.presets._objective import objective
 from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
 
-_NOTHING = 1e-6  # pseudo-rollouts behind the mean of a prompt that was seen
+_NO_PRIOR = 1e-6  # pseudo-rollouts of the prior, which must be positive
 
 
 def build(
@@ -24,17 +24,17 @@ def build(
 ) -> Strategy:
     """Return `moving-average`.
 
-    The average is ``m <- (1 - rate) m + rate s/n`` at each visit, without the bias of its start: the first visit's m
-    is its rate, as in Adam's bias correction. That is `neyman.beliefs.Counts` with ``discount = 1 - rate``, nothing
-    lost between visits and next to no prior, for visits of equal size; visits of unequal size weigh by their
-    rollouts. A prompt never seen gets the pool's mean.
+    The average is ``m <- (1 - rate) m + rate s/n`` at each visit, with a bias correction as in Adam, so that it equals
+    the rate of the first visit after that. For visits of equal size that is `neyman.beliefs.Counts` with ``discount =
+    1 - rate``, no loss between visits and next to no prior; visits of unequal size are weighted by their rollouts.
+    Prompts without visits get the pool's mean.
 
     Args:
         lower: fewest rollouts per prompt.
         upper: most rollouts per prompt.
-        rate: weight of the newest visit, in (0, 1]; 1 is the last visit alone. The paper states none.
-        variant: "exact" counts, or "published" ones: the relaxation with the paper's rounding.
-        estimator: how advantages are computed.
+        rate: weight of the newest visit, in (0, 1]; 1 is the last visit alone. The paper gives no value.
+        variant: "exact", or "published" for the paper's relaxation with its rounding.
+        estimator: of the advantages; the allocation minimises its variance.
     """
     keep = 1.0 - real("rate", rate, low=0.0, high=1.0, open_low=True)
     allocate = rules.VarianceOptimal(
@@ -43,7 +43,7 @@ def build(
     return Strategy(
         name="moving-average",
         allocate=allocate,
-        belief=beliefs.Counts(discount=keep, fade=1.0, prior="pool", strength=_NOTHING),
+        belief=beliefs.Counts(discount=keep, fade=1.0, prior="pool", strength=_NO_PRIOR),
         estimator=estimator,
     )
 
@@ -52,7 +52,5 @@ PRESET = Preset(
     name="moving-average",
     build=build,
     place=170,
-    parts=("in order", "moving average", "as vip", "none"),
-    source="baseline there",
-    small={"lower": 2, "upper": 64},
+    table="in order | moving average | as vip | none | baseline there",
 )

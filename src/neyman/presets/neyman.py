@@ -1,15 +1,15 @@
-"""Our own: choose prompts by the belief, look at each, and give the rest of the budget where it is worth most.
+"""Our own: selection by the belief, a probe of each prompt, and the rest of the budget by marginal value.
 
-Two forms of one idea. With a fixed spend, groups may have any size: posterior sampling over the pool, a probe of
-every chosen prompt, then counts by marginal value, over the prompts in play and fresh ones. With ``group_size``
-only full groups of that size train: the cheapest groups by the belief, given up once their rollouts buy more
-elsewhere.
+It has two forms. With a fixed spend, groups may have any size: posterior sampling over the pool, a probe of every
+chosen prompt, then counts by marginal value over the probed prompts and further ones. With ``group_size`` only full
+groups of that size train: those with the least expected cost, given up once their rollouts buy more elsewhere.
 """
 
 from __future__ import annotations
 
 from neyman import beliefs, rules
 from neyman.beliefs import Belief
+from neyman.formulas import MINIMUM_GROUP_SIZE
 from neyman.presets._objective import objective
 from neyman.presets._preset import Preset
 from neyman.strategy import Strategy
@@ -31,16 +31,16 @@ def build(
     """Return `neyman`.
 
     Args:
-        group_size: train full groups of this size only; None lets every group have its own.
-        upper: most rollouts per prompt, where groups have their own size.
-        noise: of a prompt's gradient from two rollouts (`neyman.rules.MarginalValue`).
-        recounts: times that the rest of the budget is given out, each in the light of all results so far.
+        group_size: size of the full groups that train; None lets groups have any size.
+        upper: most rollouts per prompt, without ``group_size``.
+        noise: variance of a prompt's gradient from two rollouts (`neyman.rules.MarginalValue`).
+        recounts: portions in which the rest of the budget is allocated, each with all results so far.
         schedule: prefix lengths at which a group of ``group_size`` may be given up.
-        among: candidates per prompt that is chosen.
-        prompts: prompts probed, as a multiple of those that the host brings.
-        revisit: passes over the pool within which every prompt is looked at again.
-        belief: what is thought of each prompt; None takes the default.
-        estimator: how advantages are computed.
+        among: candidates per chosen prompt.
+        prompts: prompts to probe, as a multiple of those in the host's batch.
+        revisit: passes over the pool within which every prompt is drawn again.
+        belief: predicts each prompt's success rate; None takes the default.
+        estimator: of the advantages; the allocation minimises its variance.
     """
     if group_size is not None:
         cheapest = rules.LeastWaste(among=among, looks=schedule)
@@ -54,7 +54,7 @@ def build(
             over_provision="belief",
             estimator=estimator,
         )
-    least = 2 if objective(estimator) == "rloo" else 3
+    least = MINIMUM_GROUP_SIZE[objective(estimator)]
     promising = rules.HighestVariance(among=among)
     return Strategy(
         name="neyman",
@@ -70,7 +70,5 @@ PRESET = Preset(
     name="neyman",
     build=build,
     place=210,
-    parts=("most promising, none lost", "default", "by marginal value", "by worth"),
-    source="ours",
-    small={"upper": 64},
+    table="most promising, none lost | default | by marginal value | by worth | ours",
 )

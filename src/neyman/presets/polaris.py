@@ -1,4 +1,4 @@
-"""POLARIS-style replacement: groups with signal count once more in the place of groups without.
+"""POLARIS-style replacement: effective groups count once more in place of zero-variance ones.
 
 Source: the rule as SkyRL has it (``dynamic_sampling.type=replace``), after POLARIS.
 """
@@ -15,8 +15,8 @@ def build(*, group_size: int | None = None, replace_above: float = 0.3) -> Strat
 
     Args:
         group_size: rollouts per prompt; None divides the budget by the number of prompts.
-        replace_above: share of the groups that must carry signal before others are replaced by them. Where fewer
-            do, the published rule draws the batch again; here the budget of a step is fixed, and it trains as it is.
+        replace_above: least share of effective groups at which they replace the others. Below it the published rule
+            draws the batch again; here the budget of a step is fixed, and the batch trains as it is.
     """
     return Strategy(
         name="polaris", allocate=rules.Each(group_size), dead_groups="replace", replace_above=replace_above
@@ -27,6 +27,5 @@ PRESET = Preset(
     name="polaris",
     build=build,
     place=60,
-    parts=("in order", "none", "the same; groups with signal stand for those without", "none"),
-    source="SkyRL, after POLARIS",
+    table="in order | none | the same; groups with signal stand for those without | none | SkyRL, after POLARIS",
 )

@@ -1,4 +1,4 @@
-"""Reinforce-Ada: rounds for every prompt until it has the outcomes its group needs, then a balanced part of them.
+"""Reinforce-Ada: rounds of rollouts until a prompt has the outcomes for its group, of which a balanced part trains.
 
 Source: Reinforce-Ada, arXiv 2510.04996.
 """
@@ -17,13 +17,13 @@ def build(
     """Return `reinforce-ada`.
 
     Args:
-        until: a prompt leaves with one right answer ("positive"), or with half of ``balance`` right and as many
-            wrong ("balance").
+        until: "positive" ends a prompt with one right answer, "balance" with half of ``balance`` right and as many
+            wrong.
         step: rollouts of a round.
-        most: rollouts of a prompt.
-        rows: rows of a group that train, half right and half wrong as far as there are; None takes what the host's
-            batch has for each prompt. Published: 4.
-        balance: the group that "balance" waits for.
+        most: most rollouts of a prompt.
+        rows: rows of a group that train, half right and half wrong where there are enough; None takes the average
+            group of the host's batch. Published: 4.
+        balance: size of the balanced group that "balance" waits for.
     """
     half = balance // 2
     waits = {
@@ -45,7 +45,6 @@ PRESET = Preset(
     name="reinforce-ada",
     build=build,
     place=80,
-    parts=("in order", "none", "rounds; a balanced part trains", "one is right, or enough of both"),
-    source="arXiv 2510.04996",
+    table="in order | none | rounds; a balanced part trains | one is right, or enough of both | arXiv 2510.04996",
     small={"step": 3, "most": 8, "rows": 4},
 )

@@ -1,4 +1,4 @@
-"""VIP's allocation over a ridge regression of success on the features, in place of its Gaussian process.
+"""VIP's allocation with a ridge regression of success on features in place of the Gaussian process.
 
 Source: baseline "ridge" of VIP, arXiv 2602.01601.
 """
@@ -26,9 +26,9 @@ def build(
         lower: fewest rollouts per prompt.
         upper: most rollouts per prompt.
         penalty: of the regression's weights, in rollouts.
-        memory: what a rollout's weight in the regression keeps per step.
-        variant: "exact" counts, or "published" ones: the relaxation with the paper's rounding.
-        estimator: how advantages are computed.
+        memory: share of a rollout's weight in the regression that a step leaves.
+        variant: "exact", or "published" for the paper's relaxation with its rounding.
+        estimator: of the advantages; the allocation minimises its variance.
     """
     allocate = rules.VarianceOptimal(
         lower, upper, estimator=objective(estimator), variant=variant, plug_in=True
@@ -42,10 +42,5 @@ def build(
 
 
 PRESET = Preset(
-    name="ridge",
-    build=build,
-    place=160,
-    parts=("in order", "ridge regression", "as vip", "none"),
-    source="baseline there",
-    small={"lower": 2, "upper": 64},
+    name="ridge", build=build, place=160, table="in order | ridge regression | as vip | none | baseline there"
 )

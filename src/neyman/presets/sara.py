@@ -1,4 +1,4 @@
-"""SARA: commit a group once its outcomes are mixed, abandon it when it is expected to stay uniform.
+"""SARA: early verdicts that commit a group once it is mixed, and abandon it when it will probably stay pure.
 
 Source: SARA, arXiv 2607.26253.
 """
@@ -31,14 +31,14 @@ def build(
 
     Args:
         group_size: rollouts of a complete group; None divides the rows to train on by the number of prompts.
-        threshold: abandon a pure prefix whose chance to become mixed is below it.
+        threshold: chance to become mixed below which a pure prefix is abandoned.
         schedule: prefix lengths at which a group may be abandoned; None takes the abandon index of a uniform prior.
-        min_probe: never decide before so many rollouts.
+        min_probe: fewest rollouts before a verdict.
         after_commit: "complete" draws a committed group to its full size, "stop" trains the prefix.
-        speculate: ask for whole groups at once and cancel what a verdict makes needless.
-        order: which prompts come first: "uniform", "dps" or "mopps", each as its own preset orders them.
+        speculate: request whole groups at once, and cancel the rollouts that a verdict makes unnecessary.
+        order: selection of prompts: "uniform" (in the host's order), or that of the presets "dps" or "mopps".
         variant: "calibrated" takes each prompt's prior from the belief, which learns over the run; "published" takes
-            the uniform prior at every step, whatever was seen before.
+            the uniform prior at every step, regardless of earlier results.
     """
     choice("order", order, ORDERS)
     choice("variant", variant, ("calibrated", "published"))
@@ -71,10 +71,5 @@ def _ordered(order: str, group_size: int | None) -> tuple[Select, Belief]:
 
 
 PRESET = Preset(
-    name="sara",
-    build=build,
-    place=20,
-    parts=("in order", "counts", "full groups", "early"),
-    source="arXiv 2607.26253",
-    small={"group_size": 4},
+    name="sara", build=build, place=20, table="in order | counts | full groups | early | arXiv 2607.26253"
 )

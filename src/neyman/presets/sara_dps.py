@@ -17,8 +17,7 @@ PRESET = Preset(
     name="sara+dps",
     build=partial(sara.build, order="dps"),
     place=190,
-    parts=("as dps", "as dps", "full groups", "early"),
-    source="arXiv 2607.26253",
-    small={"group_size": 4, "schedule": (2,)},
+    table="as dps | as dps | full groups | early | arXiv 2607.26253",
+    small={"schedule": (2,)},
     exceptions={"fixed_spend": _BY_KEY, "streaming": _BY_KEY},
 )

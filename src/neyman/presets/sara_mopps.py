@@ -14,8 +14,6 @@ PRESET = Preset(
     name="sara+mopps",
     build=partial(sara.build, order="mopps"),
     place=200,
-    parts=("as mopps", "as mopps", "full groups", "early"),
-    source="arXiv 2607.26253",
-    small={"group_size": 4},
+    table="as mopps | as mopps | full groups | early | arXiv 2607.26253",
     exceptions=mopps.PRESET.exceptions,
 )

@@ -1,4 +1,4 @@
-"""SPEED-RL: screen fresh prompts with a few rollouts, and complete the groups of those with both outcomes.
+"""SPEED-RL: a screening of fresh prompts by a few rollouts, and the full group for those with both outcomes.
 
 Source: SPEED-RL, arXiv 2506.09016.
 """
@@ -14,9 +14,9 @@ def build(*, screen: int = 4, then: int | None = None) -> Strategy:
     """Return `speed`.
 
     Args:
-        screen: rollouts that every fresh prompt gets (``N_init``).
-        then: rollouts that a prompt which passed gets on top (``N_cont``), any number; None takes what is left of
-            the group that the host's batch has for each prompt. Published: 4 and 20.
+        screen: rollouts of every fresh prompt (``N_init``). Published: 4.
+        then: further rollouts of a prompt that passed (``N_cont``); None completes the average group of the host's
+            batch. Published: 20.
     """
     size = None if then is None else screen + then
     return Strategy(
@@ -28,7 +28,6 @@ PRESET = Preset(
     name="speed",
     build=build,
     place=70,
-    parts=("in order", "none", "full groups, once mixed", "the screening is mixed"),
-    source="arXiv 2506.09016",
+    table="in order | none | full groups, once mixed | the screening is mixed | arXiv 2506.09016",
     small={"screen": 2, "then": 2},
 )

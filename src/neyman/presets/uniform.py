@@ -1,4 +1,4 @@
-"""The same number of rollouts for every prompt, as trainers do without neyman."""
+"""The same number of rollouts for every prompt, as in stock trainers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from neyman.strategy import Strategy
 
 
 def build(*, group_size: int | None = None) -> Strategy:
-    """Return `uniform`; without a group size the budget is divided by the number of prompts."""
+    """Return `uniform`.
+
+    Args:
+        group_size: rollouts per prompt; None divides the budget by the number of prompts.
+    """
     return Strategy(name="uniform", allocate=rules.Each(group_size))
 
 
-PRESET = Preset(
-    name="uniform", build=build, place=0, parts=("in order", "none", "the same", "none"), source=""
-)
+PRESET = Preset(name="uniform", build=build, place=0, table="in order | none | the same | none |")

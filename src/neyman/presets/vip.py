@@ -1,4 +1,4 @@
-"""VIP: predict success rates, then give out rollouts so that the gradient's variance is least.
+"""VIP: predicted success rates, and the allocation with the least gradient variance under them.
 
 Source: VIP, arXiv 2602.01601 (ICLR 2026).
 """
@@ -26,10 +26,10 @@ def build(
     Args:
         lower: fewest rollouts per prompt.
         upper: most rollouts per prompt.
-        belief: what is thought of each prompt; None takes the default.
+        belief: predicts each prompt's success rate; None takes the default.
         variant: "exact", or "published" for the paper's rounding, plugged-in means and Gaussian process.
-        probe: rollouts that every prompt gets first, before the rest is counted in the light of them.
-        estimator: how advantages are computed.
+        probe: first rollouts of every prompt, after which the rest is allocated with their results.
+        estimator: of the advantages; the allocation minimises its variance.
     """
     allocate = rules.VarianceOptimal(
         lower,
@@ -51,7 +51,5 @@ PRESET = Preset(
     name="vip",
     build=build,
     place=10,
-    parts=("in order", "default", "least gradient variance", "none"),
-    source="arXiv 2602.01601",
-    small={"lower": 2, "upper": 64},
+    table="in order | default | least gradient variance | none | arXiv 2602.01601",
 )
