@@ -1,16 +1,19 @@
-"""A first step on a copy: whether a strategy's numbers fit a host's, found out before the run and not in it."""
+"""A first step on a copy: whether a strategy's numbers fit a trainer's, found out before the run and not in it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
-from neyman.controller import Controller
+from neyman.controller import Budget, Controller
+from neyman.errors import ArgumentError
+from neyman.hosts.terms import Terms
 from neyman.randomness import PromptId
-from neyman.step.messages import Budget
+from neyman.rules import Each, InOrder
 from neyman.strategy import Strategy
 
 
-def rehearse(
+def dry_run(
     strategy: Strategy,
     budget: int,
     candidates: Sequence[PromptId],
@@ -38,6 +41,85 @@ def rehearse(
     controller.begin(candidates)
 
 
-def prompts_of_a_step(strategy: Strategy, brought: int) -> int:
-    """Return how many prompts share a step's budget when the host brings ``brought``, without a verdict."""
-    return max(1, round(strategy.prompts * brought))
+def check_step(
+    strategy: Strategy,
+    budget: int,
+    terms: Terms,
+    *,
+    pool: Sequence[PromptId] | None,
+    warn: Callable[[str], None],
+) -> None:
+    """Refuse a strategy that cannot take the trainer's step, and warn where the step leaves it nothing to decide.
+
+    Args:
+        strategy: the strategy.
+        budget: rollouts per step.
+        terms: the trainer's step.
+        pool: all prompt ids, at least as many as a step takes; None for a stream.
+        warn: takes the warning.
+
+    Raises:
+        ArgumentError: the numbers do not fit; the message has the trainer's setting that would.
+    """
+    candidates = list(range(terms.prompts) if pool is None else pool[: terms.prompts])
+    try:
+        dry_run(
+            strategy, budget, candidates, train_rows=terms.rows, pool=pool, aggregation=terms.aggregation
+        )
+    except ArgumentError as error:
+        raise type(error)(
+            f"strategy {strategy.name!r} does not fit the trainer's {terms.batch} of {terms.rows} rows "
+            f"({terms.group_setting}={terms.group_size} x {terms.prompts} prompts): "
+            f"{_misfit(strategy, terms) or error}"
+        ) from error
+    _warn_of_no_choice(strategy, terms, warn)
+
+
+def _sharing(strategy: Strategy, terms: Terms) -> int:
+    """Return how many prompts share a step's budget, without a verdict."""
+    return max(1, round(strategy.prompts * terms.prompts))
+
+
+def _bounds(strategy: Strategy) -> tuple[int, float]:
+    """Return the bounds on group sizes of an allocation that names some; a user's own rule need not."""
+    lower, upper = getattr(strategy.allocate, "lower", 0), getattr(strategy.allocate, "upper", math.inf)
+    return (lower, upper) if isinstance(lower, int) and isinstance(upper, int) else (0, math.inf)
+
+
+def _misfit(strategy: Strategy, terms: Terms) -> str:
+    """Return which setting of the trainer would satisfy the bounds; empty where the bounds are not what is wrong."""
+    lower, upper = (0, math.inf) if strategy.verdict is not None else _bounds(strategy)
+    count, rows = _sharing(strategy, terms), terms.rows
+    if lower * count > rows:
+        least = math.ceil(lower * count / terms.prompts)
+        return (
+            f"lower={lower} rollouts for each of {count} prompts are {lower * count}; set {terms.group_setting} to "
+            f"{least} or more, or lower to {rows // count} or less"
+        )
+    if upper * count < rows:
+        most, needed = math.floor(upper * count / terms.prompts), math.ceil(rows / count)
+        return (
+            f"upper={upper:g} rollouts for each of {count} prompts are only {upper * count:g}; set "
+            f"{terms.group_setting} to {most} or less, or upper to {needed} or more"
+        )
+    return ""
+
+
+def _warn_of_no_choice(strategy: Strategy, terms: Terms, warn: Callable[[str], None]) -> None:
+    """Warn where every prompt gets the same number of rollouts whatever is believed, and none is chosen."""
+    chooses = strategy.verdict is not None or not isinstance(strategy.select, InOrder)
+    if chooses or isinstance(strategy.allocate, Each):
+        return
+    count, (lower, upper), rows = _sharing(strategy, terms), _bounds(strategy), terms.rows
+    size = f"{terms.group_setting}={terms.group_size}"
+    if count == 1:
+        warn(
+            f"strategy {strategy.name!r} has nothing to allocate: a {terms.batch} of {rows} rows with {size} holds "
+            f"one prompt, which gets them all. Raise {terms.batch_settings}, so that it holds 8 prompts or more"
+        )
+    elif rows in (lower * count, upper * count):
+        bound, mend = ("lower", "Lower") if rows == lower * count else ("upper", "Raise")
+        warn(
+            f"strategy {strategy.name!r} has nothing to allocate: {bound}={rows // count} for each of {count} prompts "
+            f"is the whole {terms.batch} of {rows} rows. {mend} it, or change {size}"
+        )

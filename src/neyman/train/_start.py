@@ -11,7 +11,7 @@ from pathlib import Path
 from neyman._files.lock import FolderLock
 from neyman.config import Config
 from neyman.errors import ArgumentError, missing_extra
-from neyman.hosts.dry_run import rehearse
+from neyman.hosts.dry_run import dry_run
 from neyman.strategy import Strategy
 
 # What a training writes beside its runs before the first of them takes a step.
@@ -52,7 +52,7 @@ def _check_step(config: Config, name: str, strategy: Strategy, problems: int) ->
             )
     weighs_tokens = strategy.prompt_weight == "equal_tokens"  # whether the loss does is the trainer's to say
     try:
-        rehearse(
+        dry_run(
             strategy,
             budget,
             range(settings.prompts_per_step),

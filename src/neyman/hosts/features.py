@@ -1,0 +1,63 @@
+"""Prompts made known to a belief, with features where it generalises between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from neyman.beliefs import Belief
+from neyman.errors import ArgumentError
+from neyman.randomness import PromptId
+
+
+def register_prompts(
+    belief: Belief,
+    ids: Sequence[PromptId] | None,
+    features: Any,
+    *,
+    texts: Callable[[], list[str]],
+    warn: Callable[[str], None],
+) -> None:
+    """Make the training prompts known to the belief.
+
+    Args:
+        belief: the controller's belief.
+        ids: all prompts; None for a stream, whose prompts are not known before they come.
+        features: None, an array [prompts, dimensions], a callable from texts to such an array, or the name of an
+            embedding model.
+        texts: returns the prompts' texts, in the order of ``ids``; called where features are to be computed.
+        warn: takes a warning.
+
+    Raises:
+        ArgumentError: features for a stream, or another number of rows than prompts.
+
+    Cost: where the belief uses no features, none are computed.
+    """
+    if ids is None:
+        if features is not None:
+            raise ArgumentError(
+                "features need a dataset with a length, and this one streams: pass a map-style dataset or features=None"
+            )
+        return
+    is_computed = isinstance(features, str) or callable(features)
+    if features is not None and not getattr(belief, "uses_features", True):
+        warn(
+            f"features are given, but the strategy's belief {type(belief).__name__} makes nothing of them: leave "
+            "features out, or give the strategy a belief that does, for example belief=neyman.beliefs.default()"
+        )
+        features = None if is_computed else features
+    if features is None:
+        belief.register(list(ids))
+        return
+    if is_computed:
+        from neyman.beliefs.embeddings import prompt_features  # noqa: PLC0415 (an extra)
+
+        features = prompt_features(texts(), model=features)
+    array = np.asarray(features)
+    if array.ndim != 2 or len(array) != len(ids):
+        raise ArgumentError(
+            f"features must have one row per training prompt ({len(ids)}), got shape {array.shape}"
+        )
+    belief.register(list(ids), array)

@@ -1,0 +1,53 @@
+"""A trainer's step in numbers, and the trainer's own names for the settings behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The numbers that a strategy must fit, with the words that make a refusal one that its reader can act on.
+
+    Args:
+        rows: rows that the optimiser gets in a step, prompts times average group size.
+        group_size: average rollouts per prompt.
+        aggregation: how the loss averages tokens: "sequence_mean", "constant" or "token_mean".
+        batch: noun for the rows of a step.
+        group_setting: setting of the average group size.
+        batch_settings: settings that let a step hold more prompts.
+        loss_setting: setting of the loss, with the values that average over the tokens of the batch.
+        max_rollouts: setting that bounds the rollouts of a step.
+        option: an option of the strategy as it is set in this trainer, with ``{name}`` and ``{value}``.
+        accept_change: how the resumption under another strategy is accepted.
+        new_run: how a run is started that resumes nothing.
+        filler: noun for the rows that the trainer puts in the place of missing ones.
+    """
+
+    rows: int
+    group_size: int
+    aggregation: str
+    batch: str
+    group_setting: str
+    batch_settings: str
+    loss_setting: str
+    max_rollouts: str
+    option: str
+    accept_change: str
+    new_run: str
+    filler: str
+
+    @property
+    def prompts(self) -> int:
+        """Prompts that the trainer brings to a step."""
+        return self.rows // self.group_size
+
+    def with_option(self, name: str, value: object) -> str:
+        """Return how the user sets an option of the strategy.
+
+        >>> Terms.with_option(type("", (), {"option": "{name}={value!r}"}), "max_age", 0)
+        'max_age=0'
+        """
+        return self.option.format(name=name, value=value)
