@@ -9,31 +9,52 @@ from typing import Any, final
 
 from neyman._checks import choice, integer, multiple, prompt_ids, real
 from neyman.errors import ArgumentError, CallOrderError, StateError
-from neyman.randomness import PromptId as PromptId
+from neyman.randomness import PromptId
 from neyman.step._batch import Shape
 from neyman.step._close import close_batch
 from neyman.step._engine import Engine
 from neyman.step._parse import parse_outcomes, version, whole
+from neyman.step._report import calibration
 from neyman.step._restore import readable, restored, state_of
 from neyman.step._state import StepState
-from neyman.step._report import calibration as calibration
-from neyman.step.batch import Batch as Batch
-from neyman.step.batch import advantages as advantages
-from neyman.step.ledger import Fate as Fate
-from neyman.step.ledger import Ledger as Ledger
-from neyman.step.ledger import Work as Work
-from neyman.step.messages import Budget as Budget
-from neyman.step.messages import Cancel as Cancel
-from neyman.step.messages import GroupReport as GroupReport
-from neyman.step.messages import Outcome as Outcome
-from neyman.step.messages import Reason as Reason
-from neyman.step.messages import Request as Request
-from neyman.step.messages import Status as Status
-from neyman.step.messages import StopReason as StopReason
-from neyman.step.missing import MissingReward as MissingReward
-from neyman.step.outcome import binary_outcome as binary_outcome
+from neyman.step.batch import Batch, advantages
+from neyman.step.ledger import Fate, Ledger, Work
+from neyman.step.messages import (
+    Budget,
+    Cancel,
+    GroupReport,
+    Outcome,
+    Reason,
+    Request,
+    Status,
+    StopReason,
+)
+from neyman.step.missing import MissingReward
+from neyman.step.outcome import binary_outcome
 from neyman.step.pool import Pool
 from neyman.strategy import Strategy, check_strategy
+
+# The contract with hosts: the class, and everything that passes between it and them.
+__all__ = [
+    "Batch",
+    "Budget",
+    "Cancel",
+    "Controller",
+    "Fate",
+    "GroupReport",
+    "Ledger",
+    "MissingReward",
+    "Outcome",
+    "PromptId",
+    "Reason",
+    "Request",
+    "Status",
+    "StopReason",
+    "Work",
+    "advantages",
+    "binary_outcome",
+    "calibration",
+]
 
 _VERSION = 1
 _LAST_STEP = 2**53 - 1  # beliefs compute with the steps that have passed, as floats

@@ -14,7 +14,7 @@ from neyman.step.batch import Batch
 from neyman.step.messages import StopReason
 from neyman.verl._advantages import (
     aggregation_of,
-    check_baseline,
+    baseline_problem,
     estimator_of,
     mini_batches_of,
     row_factors,
@@ -242,9 +242,6 @@ def test_an_unknown_loss_is_refused() -> None:
 
 
 def test_a_baseline_over_untrained_rollouts_needs_an_estimator_that_has_one() -> None:
-    ada = neyman.preset("reinforce-ada")
-    check_baseline(config_of("rloo"), ada)
-    with pytest.raises(ArgumentError, match="adv_estimator=grpo and rloo, got gae"):
-        check_baseline(config_of("gae"), ada)
-    with pytest.raises(ArgumentError, match="use_kl_in_reward=true"):
-        check_baseline(config_of("grpo", use_kl_in_reward=True), ada)
+    assert baseline_problem(config_of("rloo")) is None
+    assert "adv_estimator=grpo and rloo, got gae" in (baseline_problem(config_of("gae")) or "")
+    assert "use_kl_in_reward=true" in (baseline_problem(config_of("grpo", use_kl_in_reward=True)) or "")

@@ -16,11 +16,11 @@ import torch
 
 import neyman
 from neyman.errors import ArgumentError, StateError
-from neyman.hosts.identity import describe
 from neyman.modulation import ClipCov, EntropyAdvantage, ForkTokens, Modulation
 from neyman.verl import _checkpoint
-from neyman.verl._fit import check_strategy_fits
+from neyman.verl._fit import open_run
 from neyman.verl._prompts import NUMBER, Prompts, distinct, numbered
+from neyman.verl._settings import Settings
 from neyman.verl._tokens import modulation_of, token_factor
 
 
@@ -88,11 +88,18 @@ def lengths(texts: list[str]) -> Any:
 
 
 def test_features_of_a_user_s_function_reach_the_belief() -> None:
-    belief = neyman.preset("vip").belief
-    Prompts(Rows(5)).register(belief, f"{__name__}:lengths")
+    belief = _run(neyman.preset("vip"), count=5, features=f"{__name__}:lengths").strategy.belief
     assert len(belief.predict([0, 4])[0]) == 2
     with pytest.raises(ArgumentError, match=r"must have shape \(5, F\).*got \(2, 2\)"):
-        Prompts(Rows(5)).register(belief, f"{__name__}:few")
+        _run(neyman.preset("vip"), count=5, features=f"{__name__}:few")
+
+
+def test_features_that_the_belief_makes_nothing_of_are_warned_of_and_not_computed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As in TRL; a setting that is left over from another strategy must not cost an embedding."""
+    _run(neyman.preset("uniform"), features=f"{__name__}:few")
+    assert "the strategy's belief Counts makes nothing of them: leave features out" in caplog.text
 
 
 def few(texts: list[str]) -> Any:
@@ -156,16 +163,20 @@ def test_token_rules_that_verl_has_itself_or_cannot_feed_are_refused() -> None:
         modulation_of(_algorithm(rollout_correction={"bypass_mode": True}), neyman.preset("dynamo"))
 
 
-def _config(batch: int = 4, n: int = 8) -> Any:
+def _config(batch: int = 4, n: int = 8, loss: str = "token-mean", estimator: str = "grpo") -> Any:
     from omegaconf import OmegaConf
 
     return OmegaConf.create(
         {
             "data": {"train_batch_size": batch},
-            "actor_rollout_ref": {"rollout": {"n": n}},
-            "algorithm": {"adv_estimator": "grpo", "use_kl_in_reward": False},
+            "actor_rollout_ref": {"rollout": {"n": n}, "actor": {"loss_agg_mode": loss}},
+            "algorithm": {"adv_estimator": estimator, "use_kl_in_reward": False},
         }
     )
+
+
+def _run(strategy: Any, config: Any = None, count: int = 20, word: str = "question", **settings: Any) -> Any:
+    return open_run(config or _config(), Settings(**settings), strategy, Prompts(Rows(count, word)))
 
 
 @pytest.mark.parametrize(
@@ -173,21 +184,37 @@ def _config(batch: int = 4, n: int = 8) -> Any:
     [
         (neyman.preset("ar3po"), 20, r"replay_age=64.*\+\+neyman\.options\.replay_age=0"),
         (neyman.preset("sara", max_age=2), 20, r"max_age=2.*\+\+neyman\.options\.max_age=0"),
-        (neyman.preset("vip", lower=9), 20, r"does not fit a step of 32 rollouts \(train_rows is data\.train_batch"),
-        (neyman.preset("uniform"), 3, "has 3 prompts, and data.train_batch_size=4"),
+        (neyman.preset("vip", lower=9), 20,
+         r"does not fit the trainer's step of 32 rows \(actor_rollout_ref\.rollout\.n=8 x 4 prompts\): lower=9 "
+         r"rollouts .* are 36; set actor_rollout_ref\.rollout\.n to 9 or more, or lower to 8 or less"),
+        (neyman.preset("uniform"), 3, "has 3 prompts, and a step of 32 rows .* lower data.train_batch_size=4, or add"),
     ],
 )  # fmt: skip
 def test_a_strategy_that_does_not_fit_is_refused(strategy: Any, count: int, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
-        check_strategy_fits(_config(), strategy, range(count), 32, "token_mean")
+        _run(strategy, count=count)
 
 
-def _controller(name: str = "neyman", **options: Any) -> Any:
-    return neyman.Controller(neyman.preset(name, **options), neyman.Budget(rollouts=32), pool=range(20))
+def test_a_baseline_that_a_critic_does_not_have_is_refused() -> None:
+    _run(neyman.preset("reinforce-ada"))
+    way_out = r"got gae: use one of them, or \+\+neyman\.options\.baseline=rows"
+    with pytest.raises(ArgumentError, match=way_out):
+        _run(neyman.preset("reinforce-ada"), _config(estimator="gae"))
+
+
+def test_a_step_that_leaves_nothing_to_decide_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """As in TRL, in verl's words."""
+    _run(neyman.preset("vip", lower=8))
+    assert (
+        "'vip' has nothing to allocate: lower=8 for each of 4 prompts is the whole step of 32 rows"
+        in caplog.text
+    )
+    assert "Lower it, or change actor_rollout_ref.rollout.n=8" in caplog.text
 
 
 def _saved(folder: Path) -> Any:
-    controller = _controller()
+    run = _run(neyman.preset("neyman"))
+    controller = run.controller
     controller.begin(range(4))
     while not controller.is_done:
         controller.tell(
@@ -196,26 +223,27 @@ def _saved(folder: Path) -> Any:
             for i in r.rollout_ids
         )
     controller.finish()
-    _checkpoint.save(folder, controller, "these", describe(controller.strategy))
+    _checkpoint.save(folder, run)
     return controller
 
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
-    saved, fresh = _saved(tmp_path / "neyman"), _controller()
-    _checkpoint.load(tmp_path / "neyman", fresh, "these", describe(fresh.strategy), accepts_change=False)
-    assert fresh.state_dict() == saved.state_dict()
+    saved, fresh = _saved(tmp_path / "neyman"), _run(neyman.preset("neyman"))
+    _checkpoint.load(tmp_path / "neyman", fresh, accepts_stock=False)
+    assert fresh.controller.state_dict() == saved.state_dict()
 
 
 def test_another_training_set_or_strategy_is_refused(tmp_path: Path) -> None:
     _saved(tmp_path / "neyman")
-    fresh = _controller()
-    with pytest.raises(StateError, match="of another training set"):
-        _checkpoint.load(tmp_path / "neyman", fresh, "those", describe(fresh.strategy), accepts_change=False)
-    other = _controller(revisit=5.0)
+    others = _run(neyman.preset("neyman"), word="task")
+    with pytest.raises(StateError, match=r"of another dataset; resume with that of the run, or .*data\.seed"):
+        _checkpoint.load(tmp_path / "neyman", others, accepts_stock=False)
+    changed = neyman.preset("neyman", revisit=5.0)
     with pytest.raises(StateError, match=r"under another strategy .*\+\+neyman\.accept_strategy_change=true"):
-        _checkpoint.load(tmp_path / "neyman", other, "these", describe(other.strategy), accepts_change=False)
-    _checkpoint.load(tmp_path / "neyman", other, "these", describe(other.strategy), accepts_change=True)
-    assert other.step == 0
+        _checkpoint.load(tmp_path / "neyman", _run(changed), accepts_stock=False)
+    accepting = _run(changed, accept_strategy_change=True)
+    _checkpoint.load(tmp_path / "neyman", accepting, accepts_stock=True)
+    assert accepting.controller.step == 0
 
 
 def test_a_damaged_state_is_refused_with_verl_s_ways_out(tmp_path: Path) -> None:
@@ -224,30 +252,29 @@ def test_a_damaged_state_is_refused_with_verl_s_ways_out(tmp_path: Path) -> None
     state = json.loads(path.read_text())
     state["controller"]["step"] += 1
     path.write_text(json.dumps(state))
-    fresh = _controller()
     with pytest.raises(
         StateError, match=r"checksum.*trainer\.resume_from_path.*trainer\.resume_mode=disable"
     ):
-        _checkpoint.load(tmp_path / "neyman", fresh, "these", describe(fresh.strategy), accepts_change=False)
+        _checkpoint.load(tmp_path / "neyman", _run(neyman.preset("neyman")), accepts_stock=False)
 
 
 def test_a_checkpoint_of_verl_alone_is_taken_on_purpose_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fresh = _controller()
+    fresh = _run(neyman.preset("neyman"))
     with pytest.raises(StateError, match=r"written without neyman.*trainer\.v1\.trainer_mode=sync"):
-        _checkpoint.load(tmp_path / "neyman", fresh, "these", {}, accepts_change=False)
-    _checkpoint.load(tmp_path / "neyman", fresh, "these", {}, accepts_change=True)
+        _checkpoint.load(tmp_path / "neyman", fresh, accepts_stock=False)
+    _checkpoint.load(tmp_path / "neyman", fresh, accepts_stock=True)
     assert "begins anew on its weights" in caplog.text
 
 
 def test_tokens_weigh_alike_only_where_the_loss_is_a_mean_over_tokens() -> None:
     strategy = neyman.preset("vip", prompt_weight="equal_tokens")
-    check_strategy_fits(_config(), strategy, range(20), 32, "token_mean")
+    _run(strategy)
     with pytest.raises(
         ArgumentError, match=r"loss_agg_mode=token-mean.*\+\+neyman\.options\.prompt_weight=equal"
     ):
-        check_strategy_fits(_config(), strategy, range(20), 32, "sequence_mean")
+        _run(strategy, _config(loss="seq-mean-token-mean"))
 
 
 def test_verl_finds_the_trainer_by_its_name_and_only_where_it_has_trainers() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 import neyman
 from neyman.errors import ArgumentError, ContractError
-from neyman.verl._fit import budget_of, check_config
+from neyman.hosts.budget import rollouts_per_step
+from neyman.verl._fit import check_config, terms_of
 from neyman.verl._settings import Settings
 from neyman.verl._success import Success
 
@@ -75,15 +76,26 @@ def test_a_wrong_setting_is_named(values: dict[str, Any], message: str) -> None:
         Settings.from_mapping(values).build_strategy()
 
 
-def test_the_budget_of_fixed_spend_is_the_step() -> None:
+def test_the_budget_of_fixed_spend_is_the_step(stock: Any) -> None:
+    from omegaconf import OmegaConf
+
     vip, sara = neyman.preset("vip"), neyman.preset("sara")
-    assert budget_of(vip, None, 32) == 32
-    assert budget_of(sara, None, 32) == 128
-    assert budget_of(sara, 40, 32) == 40
-    with pytest.raises(ArgumentError, match="generates exactly the 32 rollouts"):
-        budget_of(vip, 64, 32)
-    with pytest.raises(ArgumentError, match="at least the 32 rollouts"):
-        budget_of(sara, 16, 32)
+    config = OmegaConf.create(OmegaConf.to_container(stock, resolve=False))
+    OmegaConf.update(config, "data.train_batch_size", 4)
+    OmegaConf.update(config, "actor_rollout_ref.rollout.n", 8)
+    terms = terms_of(config)
+    assert (terms.rows, terms.group_size, terms.prompts, terms.aggregation) == (32, 8, 4, "token_mean")
+    assert rollouts_per_step(vip, None, terms) == 32
+    assert rollouts_per_step(sara, None, terms) == 128
+    assert rollouts_per_step(sara, 40, terms) == 40
+    with pytest.raises(
+        ArgumentError, match=r"neyman\.max_rollouts=64 is for .* generates exactly the 32 rollouts"
+    ):
+        rollouts_per_step(vip, 64, terms)
+    with pytest.raises(
+        ArgumentError, match=r"neyman\.max_rollouts must be at least the 32 rows .*got 16; leave it out"
+    ):
+        rollouts_per_step(sara, 16, terms)
 
 
 @pytest.mark.parametrize(

@@ -145,5 +145,7 @@ def _rewards(step: Any) -> list[tuple[int, float]]:
 
 
 def test_a_verifier_that_is_down_ends_the_run_with_its_cause(bench: Any) -> None:
-    with pytest.raises(RunFailedError, match=r"10 steps in a row brought no rollout.*its agent loop raised"):
+    with pytest.raises(
+        RunFailedError, match=r"10 steps in a row, to step 9, had nothing .*its agent loop raised"
+    ):
         bench.train(reward__custom_reward_function__name="broken", neyman={"strategy": "vip", "retries": 0.0})

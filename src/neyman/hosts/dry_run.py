@@ -63,9 +63,7 @@ def check_step(
     """
     candidates = list(range(terms.prompts) if pool is None else pool[: terms.prompts])
     try:
-        dry_run(
-            strategy, budget, candidates, train_rows=terms.rows, pool=pool, aggregation=terms.aggregation
-        )
+        dry_run(strategy, budget, candidates, train_rows=terms.rows, pool=pool, aggregation=terms.aggregation)
     except ArgumentError as error:
         raise type(error)(
             f"strategy {strategy.name!r} does not fit the trainer's {terms.batch} of {terms.rows} rows "

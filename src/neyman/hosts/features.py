@@ -42,7 +42,7 @@ def register_prompts(
             )
         return
     is_computed = isinstance(features, str) or callable(features)
-    if features is not None and not getattr(belief, "uses_features", True):
+    if features is not None and not belief.uses_features:
         warn(
             f"features are given, but the strategy's belief {type(belief).__name__} makes nothing of them: leave "
             "features out, or give the strategy a belief that does, for example belief=neyman.beliefs.default()"

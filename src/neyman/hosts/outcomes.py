@@ -26,10 +26,10 @@ def outcome(
         success: the verified outcome; None where the reward is missing, and with it all that could be judged.
         n_tokens: completion tokens.
     """
-    if not isinstance(reward, MissingReward) and not math.isfinite(reward):
-        reward = MissingReward(f"its reward is {reward:g}")
-    if not isinstance(reward, MissingReward) and isinstance(success, MissingReward):
+    if isinstance(success, MissingReward):
         reward = success
+    elif not isinstance(reward, MissingReward) and not math.isfinite(reward):
+        reward = MissingReward(f"its reward is {reward:g}")
     is_missing = isinstance(reward, MissingReward)
     return Outcome(
         rollout_id=rollout_id,

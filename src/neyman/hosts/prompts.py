@@ -7,7 +7,7 @@ from typing import Any
 
 
 def prompt_text(prompt: Any, *, between_parts: str = "\n") -> str:
-    """Return a prompt as text: of a conversation the contents of its messages, one to a line.
+    r"""Return a prompt as text: of a conversation the contents of its messages, one to a line.
 
     Of a message with images or sounds only the text parts count, as the others have no form that stays the same.
 
@@ -16,7 +16,7 @@ def prompt_text(prompt: Any, *, between_parts: str = "\n") -> str:
         between_parts: joins the parts of a message. An adapter keeps to one: checkpoints hold a hash of these texts.
 
     >>> prompt_text([{"role": "system", "content": "Add."}, {"role": "user", "content": [{"text": "1+1"}]}])
-    'Add.\\n1+1'
+    'Add.\n1+1'
     """
     if isinstance(prompt, str):
         return prompt

@@ -53,29 +53,42 @@ def restore_run(
             f"{where} has prompts {state.get('prompts')!r}, this run has {prompts!r}: it is of another dataset; resume "
             f"with that of the run, or {terms.new_run}"
         )
-    saved, inner = state.get("strategy"), state.get("controller")
     try:
-        if changed := differences(saved, strategy):
-            if not accepts_change:
-                raise StateError(
-                    f"the run was trained under another strategy ({'; '.join(changed)}): resume with that one, or "
-                    f"{terms.accept_change} to go on under yours on purpose"
-                )
-            if isinstance(inner, Mapping):
-                _check_carried(controller, inner, terms)
-                if not isinstance(saved, Mapping) or saved.get("belief") != strategy["belief"]:
-                    warn(f"{where}: the strategy has another belief now, which starts anew")
-                    inner = {**inner, "belief": controller.strategy.belief.state_dict()}
-        controller.load_state_dict(inner)  # type: ignore[arg-type]  # anything but a mapping is refused there
+        inner = _under_this_strategy(
+            state, strategy, controller, where, accepts_change=accepts_change, terms=terms, warn=warn
+        )
+        controller.load_state_dict(inner)
     except StateError as error:
         raise StateError(f"{where}: {error}") from error
 
 
-def _check_carried(controller: Controller, state: Mapping[str, Any], terms: Terms) -> None:
-    carried = state.get("carried")
-    if carried and not controller.strategy.max_age:
+def _under_this_strategy(
+    state: Mapping[str, Any],
+    strategy: Mapping[str, Any],
+    controller: Controller,
+    where: object,
+    *,
+    accepts_change: bool,
+    terms: Terms,
+    warn: Callable[[str], None],
+) -> Any:
+    """Return the saved state of a controller, when it is of this run's strategy or the change is accepted."""
+    saved, inner = state.get("strategy"), state.get("controller")
+    changed = differences(saved, strategy)
+    if not changed or not isinstance(inner, Mapping):
+        return inner  # anything but a mapping is refused by the controller
+    if not accepts_change:
+        raise StateError(
+            f"the run was trained under another strategy ({'; '.join(changed)}): resume with that one, or "
+            f"{terms.accept_change} to go on under yours on purpose"
+        )
+    if (carried := inner.get("carried")) and not controller.strategy.max_age:
         zero, one = (terms.with_option("max_age", age) for age in (0, 1))
         raise StateError(
             f"the run carries {len(carried)} groups over to its next step, which {zero} leaves no place for: resume "
             f"under a strategy with {one}, or from another checkpoint"
         )
+    if not isinstance(saved, Mapping) or saved.get("belief") != strategy["belief"]:
+        warn(f"{where}: the strategy has another belief now, which starts anew")
+        return {**inner, "belief": controller.strategy.belief.state_dict()}
+    return inner

@@ -1,4 +1,4 @@
-"""Advantages over ragged groups, computed as the trainer's own settings say."""
+"""Advantages over ragged groups, as the trainer's own settings define them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from neyman import formulas
+from neyman.controller import Batch, MissingReward
 from neyman.errors import ArgumentError
-from neyman.step.missing import MissingReward
 from neyman.strategy import Strategy
 from neyman.trl._guard import LARGEST
+from neyman.trl._host import is_rloo
 
 Float = NDArray[np.float64]
 
@@ -30,32 +31,21 @@ AGGREGATION = {
 }
 
 
-def aggregation(trainer: Any, strategy: Strategy, *, is_rloo: bool) -> str:
-    """Return how the trainer's loss averages tokens.
-
-    Args:
-        trainer: a TRL trainer.
-        strategy: decides how prompts are to weigh.
-        is_rloo: RLOO averages whole sequences.
+def aggregation_of(trainer: Any, strategy: Strategy) -> str:
+    """Return how the trainer's loss averages tokens; RLOO averages whole sequences.
 
     Raises:
         ArgumentError: a loss that cannot weigh prompts as the strategy wants, or an unknown one.
     """
-    loss = None if is_rloo else trainer.loss_type
+    if is_rloo(trainer):
+        return "sequence_mean"
+    loss = trainer.loss_type
     if loss == "bnpo":
         _check_bnpo(trainer, strategy)
         return "token_mean"
-    if loss is not None and loss not in AGGREGATION:
+    if loss not in AGGREGATION:
         raise ArgumentError(f"loss_type must be one of {sorted([*AGGREGATION, 'bnpo'])}, got {loss!r}")
-    kind = "sequence_mean" if loss is None else AGGREGATION[loss]
-    if strategy.prompt_weight == "equal_tokens" and kind != "token_mean":
-        averaging = sorted(name for name, how in AGGREGATION.items() if how == "token_mean")
-        raise ArgumentError(
-            f"prompt_weight='equal_tokens' is for losses that average over the tokens of the batch, and "
-            f"{'RLOO' if loss is None else f'loss_type={loss!r}'} does not: use prompt_weight='equal', which weighs "
-            f"prompts alike here, or loss_type one of {averaging}"
-        )
-    return kind
+    return AGGREGATION[loss]
 
 
 def _check_bnpo(trainer: Any, strategy: Strategy) -> None:
@@ -70,27 +60,14 @@ def _check_bnpo(trainer: Any, strategy: Strategy) -> None:
         )
 
 
-def w_reinforce(success: Float, positive: float) -> Float:
-    """Return W-REINFORCE's advantages [rows]: ``positive`` where right, -1 where wrong, 0 where missing (NaN)."""
-    advantages: Float = np.where(success > 0.5, positive, -1.0)
-    return np.where(np.isnan(success), 0.0, advantages)
+def baseline_problem(trainer: Any) -> str | None:
+    """Return why a baseline cannot hold rollouts that do not train, with the way out; None where it can."""
+    if not is_rloo(trainer) or trainer.beta == 0.0:
+        return None
+    return f"RLOO's KL penalty (beta={trainer.beta}) is known of the trained rows alone: set beta=0, use GRPOTrainer"
 
 
-def check_baseline(trainer: Any, strategy: Strategy, *, is_rloo: bool) -> None:
-    """Refuse a baseline over rollouts that do not train where their part of the reward is not computed.
-
-    Raises:
-        ArgumentError: RLOO with a KL penalty in the reward.
-    """
-    if strategy.baseline == "group" and is_rloo and trainer.beta != 0.0:
-        raise ArgumentError(
-            f"strategy {strategy.name!r} compares rewards with all rollouts of the prompt (baseline='group'), and "
-            f"RLOO's KL penalty (beta={trainer.beta}) is known of the trained rows alone: set beta=0, use GRPOTrainer, "
-            "or baseline='rows'"
-        )
-
-
-def estimator(trainer: Any, strategy: Strategy, *, is_rloo: bool, scores_itself: bool = False) -> str:
+def estimator_of(trainer: Any, strategy: Strategy, *, scores_itself: bool) -> str:
     """Return the name of the advantages that train.
 
     The trainer's settings decide among the group baselines, whatever the strategy names: TRL has a trainer or a
@@ -99,32 +76,40 @@ def estimator(trainer: Any, strategy: Strategy, *, is_rloo: bool, scores_itself:
     Args:
         trainer: a TRL trainer.
         strategy: may name REINFORCE++.
-        is_rloo: whether it is RLOOTrainer.
         scores_itself: whether a modulation brings advantages of its own (W-REINFORCE).
 
     Raises:
         ArgumentError: REINFORCE++ with a trainer, a setting or a modulation that asks for other advantages.
     """
     if strategy.estimator == "reinforce++":
-        _check_whitening(trainer, strategy, is_rloo=is_rloo, scores_itself=scores_itself)
+        _check_whitening(trainer, strategy, scores_itself=scores_itself)
         return "reinforce++"
-    if is_rloo:
+    if is_rloo(trainer):
         return "rloo"
-    return "grpo" if getattr(trainer, "scale_rewards", "group") != "none" else "dr_grpo"
+    return "dr_grpo" if _scale(trainer) == "none" else "grpo"
 
 
-def _check_whitening(trainer: Any, strategy: Strategy, *, is_rloo: bool, scores_itself: bool) -> None:
-    """Refuse what contradicts rewards summed over functions, then centred and scaled over the whole batch."""
-    scale = getattr(trainer, "scale_rewards", "group")
-    aggregation = getattr(trainer, "multi_objective_aggregation", "sum_then_normalize")
-    if is_rloo:
+def _scale(trainer: Any) -> str:
+    return getattr(trainer, "scale_rewards", "group")
+
+
+def _order(trainer: Any) -> str:
+    return getattr(trainer, "multi_objective_aggregation", "sum_then_normalize")  # what TRL before 1.10 did
+
+
+def _check_whitening(trainer: Any, strategy: Strategy, *, scores_itself: bool) -> None:
+    """Refuse settings that contradict rewards summed over functions, then centred and scaled over the whole batch."""
+    scale, order = _scale(trainer), _order(trainer)
+    if is_rloo(trainer):
         problem = "RLOOTrainer compares each rollout with the others of its prompt: use GRPOTrainer"
     elif scores_itself:
         problem = "modulation=WReinforce() brings advantages of its own: leave the modulation out"
     elif scale != "group":
         problem = f"scale_rewards={scale!r} asks for GRPO's centred rewards scaled otherwise: leave scale_rewards out"
-    elif aggregation != "sum_then_normalize":
-        problem = f"multi_objective_aggregation={aggregation!r} normalises each function in its groups: leave it out"
+    elif order != "sum_then_normalize":
+        problem = (
+            f"multi_objective_aggregation={order!r} normalises each function in its groups: leave it out"
+        )
     else:
         return
     raise ArgumentError(
@@ -134,39 +119,40 @@ def _check_whitening(trainer: Any, strategy: Strategy, *, is_rloo: bool, scores_
 
 
 def total_reward(trainer: Any, matrix: Float) -> Float:
-    """Return each row's weighted sum over reward functions, NaN where none gave a number."""
-    weights = trainer.reward_weights.to("cpu").double().numpy()
-    total = np.nansum(matrix * weights, axis=1)
-    total[np.isnan(matrix).all(axis=1)] = np.nan
+    """Return each row's weighted sum over reward functions, clipped as RLOO does, NaN where none gave a number."""
+    total = _weighted_sum(trainer, matrix, matrix)
     clip = getattr(trainer, "reward_clip_range", None)
-    clipped: Float = np.clip(total, *clip) if clip else total
-    return clipped
+    return np.asarray(np.clip(total, *clip)) if clip else total
 
 
-def reward_of(trainer: Any, rewards: Sequence[float]) -> float | MissingReward | None:
-    """Return what a row's rewards come to, as the trainer's advantages take it (without RLOO's KL penalty).
+def _weighted_sum(trainer: Any, values: Float, matrix: Float) -> Float:
+    """Return the weighted sum of each row's values, NaN where the matrix of rewards has none for the row."""
+    weights = trainer.reward_weights.to("cpu").double().numpy()
+    total: Float = np.nansum(values * weights, axis=1)
+    total[np.isnan(matrix).all(axis=1)] = np.nan
+    return total
+
+
+def reward_of(trainer: Any, rewards: Sequence[float]) -> float:
+    """Return the sum of a row's rewards as the trainer's advantages take it (without RLOO's KL penalty).
 
     Args:
         trainer: for the weights, and the range that RLOO clips to.
         rewards: one for each reward function, NaN where it gave none.
 
     Returns:
-        The number; None where no function gave one; what is wrong where TRL cannot compute with it.
+        The number; a `MissingReward` where no function gave one, or where TRL cannot compute with it.
     """
     if (too_large := _overflow(trainer, rewards)) is not None:
         return too_large
     total = float(total_reward(trainer, np.array([rewards], dtype=np.float64))[0])
-    return None if math.isnan(total) else total
+    return MissingReward("every reward function returned None") if math.isnan(total) else total
 
 
 def _overflow(trainer: Any, rewards: Sequence[float]) -> MissingReward | None:
-    """Return what is wrong with a row's weighted sum that TRL, in float32, cannot hold or take deviations of.
+    """Return the fault of a row whose weighted sum TRL, in float32, cannot hold or take deviations of.
 
-    What a reward function returns is bounded (`Guard`); what a reward model returns, and the weights, are not.
-
-    Args:
-        trainer: for the weights.
-        rewards: one for each reward function, NaN where it gave none.
+    Values of reward functions are bounded (`Guard`); those of reward models, and the weights, are not.
     """
     weights = trainer.reward_weights.to("cpu", torch.float32)
     total = float((torch.tensor(rewards, dtype=torch.float32) * weights).nansum())
@@ -192,26 +178,51 @@ def _standardised(values: Float) -> Float:
     return standard
 
 
-def grpo_advantages(trainer: Any, matrix: Float, groups: NDArray[np.int64]) -> Float:
-    """Return GRPO's advantages [rows] from the reward matrix [rows, functions]; NaN rows are missing."""
-    if getattr(trainer, "multi_objective_aggregation", "sum_then_normalize") == "normalize_then_sum":
-        weights = trainer.reward_weights.to("cpu").double().numpy()
+def row_advantages(
+    trainer: Any, batch: Batch, matrix: Float, rewards: Float, spares: Float, *, positive: float | None
+) -> Float:
+    """Return the advantages [all ranks' rows] over ragged groups: the trainer's own, REINFORCE++'s or W-REINFORCE's.
+
+    Rollouts that do not train but are in their group's baseline count in every statistic, those over the batch
+    included, which is why they stand here beside the rows.
+
+    Args:
+        trainer: for its settings.
+        batch: the step's batch.
+        matrix: rewards [rows, functions], NaN in rows that are missing.
+        rewards: final rewards [rows], RLOO's KL penalty included.
+        spares: rewards [spares, functions] of the rollouts that do not train.
+        positive: W-REINFORCE's advantage of a right answer, where a wrong one has -1; None for the other methods.
+    """
+    if positive is not None:
+        return np.where(np.isnan(batch.success), 0.0, np.where(batch.success > 0.5, positive, -1.0))
+    groups = np.concatenate([batch.groups, batch.spare_groups])
+    rewards = np.concatenate([rewards, total_reward(trainer, spares)])
+    if batch.estimator == "reinforce++":
+        found = formulas.group_advantages(rewards, groups, estimator="reinforce++")
+    elif is_rloo(trainer):
+        found = formulas.group_advantages(rewards, groups, estimator="rloo")
+        if trainer.normalize_advantages:
+            found = _standardised(np.where(np.isnan(rewards), np.nan, found))
+    elif _order(trainer) == "normalize_then_sum":
+        matrix = np.concatenate([matrix, spares])
         parts = np.stack([formulas.group_advantages(column, groups) for column in matrix.T], axis=1)
-        total = np.nansum(parts * weights, axis=1)
-        total[np.isnan(matrix).all(axis=1)] = np.nan
-        return _standardised(total)
-    rewards = total_reward(trainer, matrix)
-    scale = getattr(trainer, "scale_rewards", "group")
-    if scale == "group":
-        return formulas.group_advantages(rewards, groups)
-    centred = formulas.group_advantages(rewards, groups, estimator="dr_grpo")
-    return centred if scale == "none" else centred / (_batch_std(rewards) + 1e-4)
+        found = _standardised(_weighted_sum(trainer, parts, matrix))
+    elif _scale(trainer) == "group":
+        found = formulas.group_advantages(rewards, groups)
+    else:
+        found = formulas.group_advantages(rewards, groups, estimator="dr_grpo")
+        if _scale(trainer) == "batch":
+            found = found / (_batch_std(rewards) + 1e-4)
+    return found[: len(batch)]
 
 
-def rloo_advantages(trainer: Any, rewards: Float, groups: NDArray[np.int64]) -> Float:
-    """Return RLOO's advantages [rows] from the final rewards, the KL penalty included; NaN rows are missing."""
-    advantages = formulas.group_advantages(rewards, groups, estimator="rloo")
-    if not trainer.normalize_advantages:
-        return advantages
-    scorable = np.where(np.isnan(rewards), np.nan, advantages)
-    return _standardised(scorable)
+def dead_share(trainer: Any, batch: Batch, rewards: Float) -> float | None:
+    """Return the share of rows with a reward in zero-variance groups; None where TRL's own share is of the batch."""
+    if _order(trainer) != "sum_then_normalize" or _scale(trainer) == "batch":
+        return None
+    valid = ~np.isnan(rewards)
+    if not valid.any():
+        return math.nan
+    codes, _ = formulas.group_index(batch.groups[valid])
+    return float(1.0 - formulas.effective_groups(rewards[valid], codes)[codes].mean())

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,13 +22,12 @@ from neyman._files.atomic import write_atomic
 from neyman._files.checkpoints import STATE_FILE
 from neyman._files.json import loads
 from neyman.errors import StateError
-from neyman.hosts.identity import differences
-from neyman.trl._fit import warn
+from neyman.hosts.run import HostRun
+from neyman.trl._host import buffer_of, metrics_of, output_folder, set_buffer, set_metrics, step_of
+from neyman.trl._ranks import Ranks
 from neyman.trl._rotation import held_back, rotate
 from neyman.trl._store import RolloutStore
-
-if TYPE_CHECKING:
-    from neyman.trl._session import Session
+from neyman.trl._token_shaping import Factor
 
 # What cuts a generation into steps: a half-used one fits no other cut.
 _CUT = ("generation_batch_size", "steps_per_generation", "num_iterations")
@@ -60,14 +59,23 @@ def last_checkpoint(output_dir: str | PathLike[str]) -> str | None:
 
 @final
 class Checkpoint:
-    """Saves and restores a session beside the trainer's own checkpoint files.
+    """Saves and restores a run beside the trainer's own checkpoint files.
 
     ``neyman_process{rank}.safetensors`` holds each process's buffered generation and logs;
     ``neyman_state.json`` is written last, after every process is done, and so marks the checkpoint whole.
+
+    Args:
+        trainer: the adapted trainer.
+        run: the strategy's run.
+        ranks: the processes.
+        store: rollouts that later steps need.
+        factor: the token factor, if any.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self, trainer: Any, run: HostRun, ranks: Ranks, store: RolloutStore, factor: Factor | None
+    ) -> None:
+        self._trainer, self._run, self._ranks, self._store, self._factor = trainer, run, ranks, store, factor
         self._is_finished = True  # the checkpoint that was begun last
 
     @contextmanager
@@ -76,9 +84,8 @@ class Checkpoint:
 
         Older checkpoints go only then: before, the newest whole one would be lost to a kill.
         """
-        trainer = self._session.trainer
-        run = trainer._get_output_dir(trial=trial)  # noqa: SLF001 (as TRL's own extra state does)
-        folder = Path(run) / f"checkpoint-{trainer.state.global_step}"
+        trainer = self._trainer
+        folder = output_folder(trainer, trial) / f"checkpoint-{trainer.state.global_step}"
         self._is_finished = False
 
         def begin() -> list[None]:
@@ -86,7 +93,7 @@ class Checkpoint:
                 checkpoints.begin(folder)
             return []
 
-        self._session.ranks.exchange(f"writing {folder}", begin)
+        self._ranks.exchange(f"writing {folder}", begin)
         with held_back(trainer):
             yield
         self.finish(folder)
@@ -97,22 +104,16 @@ class Checkpoint:
         """Add our files to those of the trainer, once, and so make the checkpoint whole."""
         if self._is_finished:
             return
-        trainer = self._session.trainer
 
         def write() -> list[None]:
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / self._process_file(), self._process_state())
             return []
 
-        self._session.ranks.exchange(f"writing {folder}", write)  # until every process is done
-        if trainer.args.should_save:
-            state = {
-                "processes": int(trainer.accelerator.num_processes),
-                "prompts": self._session.prompts_digest,
-                "strategy": self._session.identity,
-                "controller": self._session.controller.state_dict(),
-                "modulation": self._session.modulation_state(),
-            }
+        self._ranks.exchange(f"writing {folder}", write)  # until every process is done
+        if self._trainer.args.should_save:
+            modulation = {} if self._factor is None else self._factor.state_dict()
+            state = {"processes": self._ranks.world, **self._run.state(), "modulation": modulation}
             checkpoints.seal(folder, state)
         self._is_finished = True
 
@@ -127,12 +128,12 @@ class Checkpoint:
         """
         if not wanted:
             return None
-        ranks = self._session.ranks
-        return ranks.exchange("finding the checkpoint", lambda: [self._found(wanted)])[ranks.index]
+        found = self._ranks.exchange("finding the checkpoint", lambda: [self._found(wanted)])
+        return found[self._ranks.index]
 
     def _found(self, wanted: str | bool) -> str:
         if isinstance(wanted, bool):
-            output = self._session.trainer.args.output_dir
+            output = self._trainer.args.output_dir
             found = last_checkpoint(output)
             if found is None:
                 raise StateError(
@@ -151,7 +152,7 @@ class Checkpoint:
                 or a generation half used that these settings would cut otherwise; the message names the file and the
                 way out. What is wrong with one process's file is raised on all.
         """
-        self._session.ranks.exchange(f"reading {checkpoint}", lambda: self._load(checkpoint))
+        self._ranks.exchange(f"reading {checkpoint}", lambda: self._load(checkpoint))
 
     def _load(self, checkpoint: str) -> list[None]:
         folder = Path(checkpoint)
@@ -159,52 +160,20 @@ class Checkpoint:
         state = checkpoints.check(folder)
         if lacking := sorted({"controller", "modulation"} - set(state)):
             raise checkpoints.refused(folder, f"{path} lacks {' and '.join(lacking)}")
-        session, trainer = self._session, self._session.trainer
-        processes = int(trainer.accelerator.num_processes)
-        for field, here, way_out in (
-            ("processes", processes, "resume on as many processes as the run had"),
-            ("prompts", session.prompts_digest, "it is of another dataset; resume with that of the run"),
-        ):
-            if state.get(field) != here:
-                raise StateError(
-                    f"{path} has {field} {state.get(field)!r}, this run has {here!r}: {way_out}, or start a new run in "
-                    "another folder"
-                )
+        if state.get("processes") != self._ranks.world:
+            raise StateError(
+                f"{path} has processes {state.get('processes')!r}, this run has {self._ranks.world}: resume on as many "
+                f"processes as the run had, or {self._run.terms.new_run}"
+            )
         checkpoints.check_content(folder, self._process_file(), state)
-        try:
-            session.controller.load_state_dict(self._under_this_strategy(path, state))
-        except StateError as error:
-            raise StateError(f"{path}: {error}") from error
-        session.load_modulation_state(state["modulation"])
+        self._run.restore(state, path)
+        if self._factor is not None:
+            self._factor.load_state_dict(state["modulation"])
         self._load_process(folder / self._process_file())
         return []
 
-    def _under_this_strategy(self, path: Path, state: dict[str, Any]) -> dict[str, Any]:
-        """Return the controller's state when it is of this run's strategy, or the change of strategy is accepted."""
-        session = self._session
-        controller: dict[str, Any] = state["controller"]
-        saved = state.get("strategy")
-        differing = differences(saved, session.identity)
-        if not differing:
-            return controller
-        if not session.accepts_strategy_change:
-            raise StateError(
-                f"the run was trained under another strategy ({'; '.join(differing)}): resume with that one, or give "
-                "the trainer accept_strategy_change=True to go on under yours on purpose"
-            )
-        if controller["carried"] and not session.controller.strategy.max_age:
-            raise StateError(
-                f"the run carries {len(controller['carried'])} groups over to its next step, which max_age=0 leaves no "
-                "place for: resume under a strategy with max_age=1, or from another checkpoint"
-            )
-        if not isinstance(saved, dict) or saved.get("belief") != session.identity["belief"]:
-            warn(session.trainer, "%s: the strategy has another belief now, which starts anew", path)
-            controller = {**controller, "belief": session.controller.strategy.belief.state_dict()}
-        return controller
-
     def _cut(self) -> dict[str, int]:
-        args = self._session.trainer.args
-        return {name: int(getattr(args, name)) for name in _CUT}
+        return {name: int(getattr(self._trainer.args, name)) for name in _CUT}
 
     def _check_cut(self, path: Path, meta: dict[str, Any]) -> bool:
         """Return whether generations are cut otherwise now, which only a whole one allows."""
@@ -222,14 +191,13 @@ class Checkpoint:
         return True
 
     def _process_file(self) -> str:
-        return f"neyman_process{self._session.trainer.accelerator.process_index}.safetensors"
+        return f"neyman_process{self._ranks.index}.safetensors"
 
     def _process_state(self) -> bytes:
         """Pack this process's buffered batches, step counter and unlogged metrics."""
-        trainer = self._session.trainer
         tensors: dict[str, torch.Tensor] = {}
         plain: list[dict[str, Any]] = []
-        for place, batch in enumerate(trainer._buffered_inputs or []):  # noqa: SLF001
+        for place, batch in enumerate(buffer_of(self._trainer)):
             rest = {}
             for name, value in batch.items():
                 if isinstance(value, torch.Tensor):
@@ -237,12 +205,12 @@ class Checkpoint:
                 else:
                     rest[name] = value
             plain.append(rest)
-        held, rollouts = self._session.generation.store.pack()
+        held, rollouts = self._store.pack()
         meta = {
-            "step": trainer._step,  # noqa: SLF001
+            "step": step_of(self._trainer),
             "cut": self._cut(),
             "batches": plain,
-            "metrics": {mode: dict(values) for mode, values in trainer._metrics.items()},  # noqa: SLF001
+            "metrics": metrics_of(self._trainer),
             "rollouts": rollouts,
         }
         packed: bytes = save(
@@ -251,7 +219,6 @@ class Checkpoint:
         return packed
 
     def _load_process(self, path: Path) -> None:
-        trainer = self._session.trainer
         try:
             with safe_open(str(path), framework="pt") as file:
                 meta = loads(file.metadata()["neyman"])
@@ -260,15 +227,11 @@ class Checkpoint:
             raise checkpoints.refused(path.parent, f"{path} cannot be read ({error})") from error
         is_recut = self._check_cut(path, meta)
         batches: list[dict[str, Any]] = list(meta["batches"])
-        device = trainer.accelerator.device
+        device = self._trainer.accelerator.device
         for key, tensor in tensors.items():
             if key != "empty" and not RolloutStore.owns(key):
                 place, name = key.split(":", 1)
                 batches[int(place)][name] = tensor.to(device)
-        trainer._step = 0 if is_recut else meta["step"]  # noqa: SLF001
-        trainer._buffered_inputs = None if is_recut else batches or None  # noqa: SLF001
-        for mode, values in meta["metrics"].items():
-            trainer._metrics[mode].clear()  # noqa: SLF001
-            for name, entries in values.items():
-                trainer._metrics[mode][name].extend(entries)  # noqa: SLF001
-        self._session.generation.store.unpack(tensors, meta["rollouts"])
+        set_buffer(self._trainer, 0 if is_recut else meta["step"], None if is_recut else batches or None)
+        set_metrics(self._trainer, meta["metrics"])
+        self._store.unpack(tensors, meta["rollouts"])

@@ -10,19 +10,19 @@ from typing import Any, final
 
 import torch
 
+from neyman.controller import MissingReward, Outcome, Request
 from neyman.errors import ContractError, RunFailedError
+from neyman.hosts.outcomes import outcome
 from neyman.randomness import PromptId, keyed_hash
-from neyman.step.messages import Outcome, Request
-from neyman.step.missing import MissingReward
 from neyman.trl._advantages import reward_of
-from neyman.trl._fit import no_prompt
 from neyman.trl._guard import Guard
+from neyman.trl._host import set_logged_columns, take_logged_columns, uncounted, unlogged
 from neyman.trl._kept import KeptErrors
 from neyman.trl._own_prompts import check_own_prompts
-from neyman.trl._prompts import Prompts
+from neyman.trl._prompts import Prompts, no_prompt
 from neyman.trl._ranks import Ranks
 from neyman.trl._store import Rollout, RolloutStore
-from neyman.trl._success import Success
+from neyman.trl._success import Success, Verdict
 
 
 @final
@@ -33,14 +33,16 @@ class Generation:
         trainer: the adapted trainer.
         prompts: the way from ids to rows.
         success: how the verified outcome is read.
-        guard: knows what reward functions could not score.
+        guard: has the faults of reward functions.
+        kept: errors that wait for the other processes.
         ranks: the processes.
     """
 
-    def __init__(self, trainer: Any, prompts: Prompts, success: Success, guard: Guard, ranks: Ranks) -> None:
-        self._trainer, self._prompts, self.success, self._guard = trainer, prompts, success, guard
-        self._ranks = ranks
-        self.kept = KeptErrors(trainer, prompts, ranks)
+    def __init__(
+        self, trainer: Any, prompts: Prompts, success: Success, guard: Guard, kept: KeptErrors, ranks: Ranks
+    ) -> None:
+        self._trainer, self._prompts, self._success, self._guard = trainer, prompts, success, guard
+        self._ranks, self.kept = ranks, kept
         self._trainer_rollout: dict[str, Any] | None = None
         self._served: list[Rollout] = []
         self.serving: list[Rollout] | None = None
@@ -68,10 +70,44 @@ class Generation:
         judged = self._draw(mine, self.agreed_rows(wanted, [prompt_id for _, prompt_id in mine]))
         everyone = self._ranks.exchange("judging completions", judged)
         filler = everyone[len(wanted) :]
-        outcomes = [self._outcome(*one) for one in everyone[: len(wanted)]]
-        for rollout, _, _ in everyone[: len(wanted)]:
+        outcomes = []
+        for rollout, verdict in everyone[: len(wanted)]:
+            reward = reward_of(self._trainer, rollout.rewards)
+            if isinstance(reward, MissingReward):  # TRL logs and sums these rows too
+                rollout.rewards = [math.nan] * len(rollout.rewards)
+            outcomes.append(outcome(rollout.rollout_id, rollout.prompt_id, reward, verdict, rollout.n_tokens))
             self.store.add(rollout)
-        return outcomes, len(filler), sum(rollout.n_tokens for rollout, _, _ in filler)
+        return outcomes, len(filler), sum(rollout.n_tokens for rollout, _ in filler)
+
+    def judge(
+        self,
+        rows: list[dict[str, Any]],
+        prompts: Any,
+        completions: Any,
+        completion_ids: Any,
+        rewards: list[list[float]],
+    ) -> list[Verdict]:
+        """Judge this rank's completions, without collectives.
+
+        Args:
+            rows: of the dataset.
+            prompts: of each row.
+            completions: of each row.
+            completion_ids: of each row.
+            rewards: [rows, reward functions], NaN where missing.
+
+        Returns:
+            The verdict of each row; the fault where a reward function failed on it.
+
+        Raises:
+            Exception: an error that this rank met before.
+        """
+        self.kept.release()
+        verdicts, faults = (
+            self._success(rows, prompts, completions, completion_ids, rewards),
+            self._guard.faults,
+        )
+        return [faults.get(row, verdict) for row, verdict in enumerate(verdicts)]
 
     def agreed_rows(
         self, wanted: list[tuple[int, PromptId]], prompt_ids: list[PromptId]
@@ -109,7 +145,7 @@ class Generation:
         if "prompt" not in inputs[0]:
             raise no_prompt(inputs[0])
         prompts = [row["prompt"] for row in inputs]
-        with self._unlogged(), self._recorded_rollout_func(prompts, [prompt_id for _, prompt_id in rows]):
+        with unlogged(trainer), self._recorded_rollout_func(prompts, [prompt_id for _, prompt_id in rows]):
             self.turns = []
             output = trainer.base_generate(prompts)
         completion_ids, logprobs, extra = self._tokens(output)
@@ -117,20 +153,17 @@ class Generation:
         completions = next(part for part in output if _are_completions(part, len(rows)))
         for row, fields in zip(inputs, extra, strict=True):
             row.update({name: value for name, value in fields.items() if name != "env_mask"})
-        trainer._pending_extra_logs.clear()  # noqa: SLF001 (TRL's own hook for logged columns)
+        set_logged_columns(trainer, [])
         matrix = trainer.base_calculate_rewards(inputs, prompts, completions, completion_ids)
-        logged = _columns(trainer._pending_extra_logs, len(rows))  # noqa: SLF001
-        trainer._pending_extra_logs.clear()  # noqa: SLF001
+        logged = take_logged_columns(trainer, len(rows))
         rank = self._ranks.index
         rewards = matrix[rank * len(rows) : (rank + 1) * len(rows)].tolist()
 
         def judged() -> list[Drawn]:
-            self.kept.release()
-            success = self.success(inputs, prompts, completions, completion_ids, rewards)
-            faults = self._guard.faults
-            for place in faults:  # what the other functions said is no reward without this one
+            verdicts = self.judge(inputs, prompts, completions, completion_ids, rewards)
+            for place in self._guard.faults:  # the other functions' values are no reward without this one's
                 rollouts[place].rewards = [math.nan] * len(rewards[place])
-            return [(rollout, success[i], faults.get(i)) for i, rollout in enumerate(rollouts)]
+            return list(zip(rollouts, verdicts, strict=True))
 
         rollouts = [
             Rollout(
@@ -158,23 +191,9 @@ class Generation:
         completion_ids, logprobs = self.turns[0]
         return completion_ids, logprobs, [{} for _ in range(rows)]
 
-    def _outcome(self, rollout: Rollout, success: bool | None, fault: MissingReward | None) -> Outcome:
-        reward = reward_of(self._trainer, rollout.rewards)
-        if isinstance(reward, MissingReward):
-            rollout.rewards = [math.nan] * len(rollout.rewards)
-        return outcome(
-            rollout.rollout_id,
-            rollout.prompt_id,
-            reward,
-            success,
-            rollout.n_tokens,
-            fault,
-            is_undecided=self.success.is_undecided(success),
-        )
-
     @contextmanager
     def _recorded_rollout_func(self, asked: list[Any], ids: list[PromptId]) -> Iterator[None]:
-        """Keep what the user's rollout function returns, as TRL pops fields from it; rows must be of their prompts."""
+        """Keep the output of the user's rollout function, from which TRL pops fields; check its rows' prompts."""
         trainer, original = self._trainer, getattr(self._trainer, "rollout_func", None)
         self._trainer_rollout = None
         if original is None:
@@ -203,20 +222,6 @@ class Generation:
             trainer.rollout_func = original
 
     @contextmanager
-    def _unlogged(self) -> Iterator[None]:
-        """Keep a round out of the trainer's metrics: TRL logs the batch that trains, once."""
-        metrics = self._trainer._metrics["train"]  # noqa: SLF001
-        lengths = {name: len(values) for name, values in metrics.items()}
-        try:
-            yield
-        finally:
-            for name in list(metrics):
-                if name not in lengths:
-                    del metrics[name]
-                else:
-                    del metrics[name][lengths[name] :]
-
-    @contextmanager
     def serve(self, rollouts: list[Rollout]) -> Iterator[None]:
         """Answer the trainer's generation and reward calls with drawn rollouts (all ranks' rows)."""
         trainer = self._trainer
@@ -226,16 +231,12 @@ class Generation:
         original = getattr(trainer, "rollout_func", None)
         if original is not None:
             trainer.rollout_func = self._stored_rollout_func
-        trainer._pending_extra_logs.clear()  # noqa: SLF001
-        for name in sorted({name for rollout in self.serving for name in rollout.logged}):
-            trainer._pending_extra_logs[name] = [r.logged.get(name) for r in self.serving]  # noqa: SLF001
-        seen = trainer.state.num_input_tokens_seen  # TRL counted these rows when their round was drawn
+        set_logged_columns(trainer, [rollout.logged for rollout in self.serving])
         try:
-            yield
+            with uncounted(trainer):
+                yield
         finally:
             self.serving = None
-            trainer.state.num_input_tokens_seen = seen
-            trainer._metrics["train"]["num_tokens"] = [seen]  # noqa: SLF001
             if original is not None:
                 trainer.rollout_func = original
 
@@ -264,47 +265,12 @@ class Generation:
         return torch.tensor(rewards, dtype=torch.float32, device=self._trainer.accelerator.device)
 
 
-Drawn = tuple[Rollout, bool | None, MissingReward | None]
-
-
-def outcome(
-    rollout_id: int,
-    prompt_id: PromptId,
-    reward: float | MissingReward | None,
-    success: bool | None,
-    n_tokens: int,
-    fault: MissingReward | None,
-    *,
-    is_undecided: bool,
-) -> Outcome:
-    """Return what became of a rollout: its reward, or why there is none.
-
-    Args:
-        rollout_id: the rollout.
-        prompt_id: its prompt.
-        reward: the sum over reward functions (`reward_of`); None where all returned None, or what is wrong with it.
-        success: the verified outcome.
-        n_tokens: completion tokens.
-        fault: what went wrong, where something did.
-        is_undecided: a rule for success was named and could not tell.
-    """
-    if isinstance(reward, MissingReward):
-        fault = reward
-    return Outcome(
-        rollout_id=rollout_id,
-        prompt_id=prompt_id,
-        reward=fault if fault is not None else None if is_undecided else reward,
-        success=success,
-        n_tokens=n_tokens,
-        error="every reward function returned None" if reward is None and fault is None else None,
-    )
-
-
+Drawn = tuple[Rollout, Verdict]
 _ROLLOUT_KEYS = ("prompt_ids", "completion_ids", "logprobs")
 
 
 def _check_rows(rows: int, **parts: Any) -> None:
-    """Refuse a generation with other rows than were asked for: which is missing cannot be told, so none can be used.
+    """Refuse a generation of another number of rows: which one is missing is unknown, so none can be used.
 
     Raises:
         ContractError: names the part, and both numbers.
@@ -318,7 +284,7 @@ def _check_rows(rows: int, **parts: Any) -> None:
 
 
 def _are_completions(part: Any, rows: int) -> bool:
-    """Whether a part of what TRL generated holds completions: texts, or lists of messages."""
+    """Whether a part of TRL's output holds completions: texts, or lists of messages."""
     if not isinstance(part, list) or len(part) != rows or not part:
         return False
     first = part[0]
@@ -335,9 +301,3 @@ def _per_row(fields: dict[str, Any], rows: int) -> list[dict[str, Any]]:
         }
         for i in range(rows)
     ]
-
-
-def _columns(pending: dict[str, list[Any]], rows: int) -> list[dict[str, Any]]:
-    """Turn logged columns into one dictionary per row; columns of another length are not per row."""
-    full = {name: values for name, values in pending.items() if len(values) == rows}
-    return [{name: values[i] for name, values in full.items()} for i in range(rows)]

@@ -1,4 +1,4 @@
-"""Reward functions that fail: what they cannot score is missing, with its cause; a run that none scores stops."""
+"""Reward functions that fail: their results are missing, with the cause; one that never scores stops the run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from neyman._checks import real
+from neyman.controller import MissingReward, Status
 from neyman.errors import ContractError, RunFailedError
-from neyman.step.messages import Status
-from neyman.step.missing import MissingReward
-from neyman.trl._fit import warn
+from neyman.trl._host import warner
+from neyman.trl._kept import KeptErrors
 from neyman.trl._limit import LOGS, Columns, EscapeError, Limit, StuckError, message, shown
 from neyman.trl._loops import outlive_exits
 
@@ -39,6 +39,7 @@ class Guard:
     Args:
         trainer: the trainer; its ``reward_funcs`` are replaced by guarded ones.
         seconds: the most that one call may take; None sets no limit.
+        kept: takes the errors of reward functions, for the other processes.
 
     Raises:
         ArgumentError: a limit that is not above 0.
@@ -55,8 +56,8 @@ class Guard:
     Cost: where nothing fails, a check of each value.
     """
 
-    def __init__(self, trainer: Any, seconds: float | None) -> None:
-        self._trainer = trainer
+    def __init__(self, trainer: Any, seconds: float | None, kept: KeptErrors) -> None:
+        self._warn, self._kept = warner(trainer), kept
         self._limit = Limit(
             None if seconds is None else real("reward_timeout", seconds, low=0.0, open_low=True)
         )
@@ -65,7 +66,7 @@ class Guard:
         trainer.reward_funcs = [
             function
             if isinstance(function, torch.nn.Module)
-            else self.around(function, f"reward function {name!r}")
+            else self.around(function, f"reward function {name!r}", keeps_errors=True)
             for function, name in zip(trainer.reward_funcs, trainer.reward_func_names, strict=True)
         ]
 
@@ -75,16 +76,36 @@ class Guard:
 
     @property
     def faults(self) -> dict[int, MissingReward]:
-        """What went wrong since `clear`, by row; the first fault of a row is kept."""
+        """The fault of each row since `clear`, by row; the first fault of a row is kept."""
         return dict(self._faults)
 
-    def around(self, function: Callable[..., Any], name: str, values: str = "rewards") -> Callable[..., Any]:
-        """Return a function that does what this one does, with what it cannot score missing."""
+    def around(
+        self, function: Callable[..., Any], name: str, values: str = "rewards", *, keeps_errors: bool = False
+    ) -> Callable[..., Any]:
+        """Return a function that does the same, with results that are missing where it fails.
+
+        Args:
+            function: plain or async.
+            name: of the function, for messages.
+            values: what it returns, for messages: "rewards" or "verdicts".
+            keeps_errors: whether TRL calls it, where an error on one process must wait for the others.
+        """
         watched = _Watched(self, name, values)
+
+        async def scored(call: Call, columns: Columns) -> list[Any]:
+            if not keeps_errors:
+                return await watched.score(call, columns)
+            try:
+                if self._kept.is_empty:
+                    return await watched.score(call, columns)
+            except Exception as error:  # noqa: BLE001 - raised by `keep_of_reward`, or at the next exchange
+                self._kept.keep_of_reward(error, name)
+            return [None] * len(columns["prompts"])
+
         if _is_async(function):
 
             async def score(**columns: Any) -> list[Any]:
-                return await watched.score(lambda given: self._limit.wait(function, given), columns)
+                return await scored(lambda given: self._limit.wait(function, given), columns)
 
         else:
 
@@ -92,7 +113,7 @@ class Guard:
                 return self._limit.call(function, given)
 
             def score(**columns: Any) -> list[Any]:  # type: ignore[misc]
-                return _at_once(watched.score(at_once, columns))
+                return _at_once(scored(at_once, columns))
 
         return functools.update_wrapper(score, function)
 
@@ -102,23 +123,19 @@ class Guard:
         return math.inf if self._limit.seconds is None else _PATIENCE * self._limit.seconds
 
     def take(self, faults: dict[int, MissingReward], rows: int, name: str, *, is_first: bool) -> None:
-        """Note the faults of a call, and say the first of each function."""
+        """Note the faults of a call, and warn of the first of each function."""
         for row, fault in faults.items():
             self._faults.setdefault(row, fault)
         if faults and is_first:
-            warn(
-                self._trainer,
-                "%s failed on %d of %d completions (the first: %s); they count as missing results and are drawn again "
-                "within the allowance. neyman/rollouts/failed and neyman/rollouts/timeout show them for every step",
-                name,
-                len(faults),
-                rows,
-                next(iter(faults.values())).why,
+            self._warn(
+                f"{name} failed on {len(faults)} of {rows} completions (the first: {next(iter(faults.values())).why}); "
+                "they count as missing results and are drawn again within the allowance. neyman/rollouts/failed and "
+                "neyman/rollouts/timeout show them for every step"
             )
 
 
 class _Watched:
-    """What is known of one function by now."""
+    """The record of one function: whether it has ever scored, and ever failed."""
 
     def __init__(self, guard: Guard, name: str, values: str) -> None:
         self._guard, self._name, self._values = guard, name, values
@@ -142,7 +159,8 @@ class _Watched:
             found = [_fault(error)] if rows == 1 else await self._one_by_one(call, columns, rows)
         values = [self._checked(value) for value in found]
         faults = {row: value for row, value in enumerate(values) if isinstance(value, MissingReward)}
-        if len(faults) == rows and not self._has_scored and not (error is None and _said(found)):
+        is_explained = error is None and any(isinstance(value, MissingReward) for value in found)
+        if len(faults) == rows and not self._has_scored and not is_explained:
             self._give_up(error, faults)
         self._has_scored = True
         self._guard.take(faults, rows, self._name, is_first=not self._has_failed)
@@ -217,22 +235,17 @@ class _Watched:
         ) from error
 
 
-def _said(values: list[Any]) -> bool:
-    """Whether the function itself says of a row that it could not be judged."""
-    return any(isinstance(value, MissingReward) for value in values)
-
-
 def _fault(error: Exception) -> MissingReward:
-    said = message(error)
+    text = message(error)
     if isinstance(error, TimeoutError):
-        return MissingReward(said or "it timed out", Status.TIMEOUT)
+        return MissingReward(text or "it timed out", Status.TIMEOUT)
     if isinstance(error, EscapeError):
-        return MissingReward(said)
-    return MissingReward(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+        return MissingReward(text)
+    return MissingReward(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
 def _only(columns: Columns, row: int, rows: int) -> dict[str, Any]:
-    """Return one row of what a reward function gets; what it logs then belongs to no table."""
+    """Return the arguments of a reward function for one row; what it logs then belongs to no table."""
     return {
         name: _nothing
         if name in LOGS

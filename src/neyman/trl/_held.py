@@ -9,6 +9,7 @@ from typing import Any
 
 from neyman._files.lock import FolderLock
 from neyman.errors import RunFailedError
+from neyman.trl._host import output_folder
 from neyman.trl._ranks import Ranks
 
 LOCK = "_neyman.lock"  # what begins with _ the trainer does not push to the hub
@@ -34,7 +35,7 @@ def held(trainer: Any, ranks: Ranks, trial: Any) -> Iterator[None]:
     if trainer.args.save_strategy == "no":
         yield
         return
-    folder = Path(trainer._get_output_dir(trial=trial))  # noqa: SLF001 (as TRL's own extra state does)
+    folder = output_folder(trainer, trial)
     lock = FolderLock(folder, LOCK)
 
     def take() -> list[None]:

@@ -1,4 +1,4 @@
-"""Errors that one process meets alone inside TRL's own methods, kept until all can be told.
+"""Errors that one process meets alone inside TRL's own methods, kept until all can share them.
 
 An error in a reward function, or in generation, would take one process out of TRL's method while the others wait in
 the collective that follows. With several processes it is therefore kept, something harmless is returned in its place,
@@ -7,18 +7,12 @@ and it is raised on all of them when they next exchange (`neyman.trl._ranks`).
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, final
 
-import torch
-
-from neyman.trl._fit import columns_note
+from neyman.trl._host import columns_of, generates_alone
 from neyman.trl._prompts import Prompts
 from neyman.trl._ranks import Ranks
-
-Reward = Callable[..., Any]
 
 
 @final
@@ -27,7 +21,7 @@ class KeptErrors:
 
     Args:
         trainer: the adapted trainer.
-        prompts: the training prompts, for what an error is told of their columns.
+        prompts: the training prompts, for the note on an error about their columns.
         ranks: the processes.
     """
 
@@ -35,8 +29,13 @@ class KeptErrors:
         self._trainer, self._prompts, self._ranks = trainer, prompts, ranks
         self._kept: Exception | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has failed since the last exchange."""
+        return self._kept is None
+
     def release(self) -> None:
-        """Raise what was kept, and forget it; call it where all processes hear of it.
+        """Raise the kept error, and forget it; call it inside an exchange, which shares it.
 
         Raises:
             Exception: the error.
@@ -46,74 +45,22 @@ class KeptErrors:
             raise error
 
     def forget(self) -> None:
-        """Forget what an earlier training left, which ended before it could be shared."""
+        """Forget an error of an earlier training, which ended before it could be shared."""
         self._kept = None
 
-    def _keep(self, error: Exception, doing: str) -> None:
+    def keep(self, error: Exception, doing: str) -> None:
+        """Keep an error that ``doing`` met, for the message; with one process raise it at once."""
+        if self._ranks.world == 1:
+            raise error
         if self._kept is None:
             error.neyman_doing = doing  # type: ignore[attr-defined]
             self._kept = error
 
-    @contextmanager
-    def rewards(self) -> Iterator[None]:
-        """Keep errors of the trainer's reward functions; their completions have no reward.
-
-        Reward models (modules) are left alone.
-        """
-        trainer = self._trainer
-        original = trainer.reward_funcs
-        if self._ranks.world == 1:
-            with self._explained():
-                yield
-            return
-        names = trainer.reward_func_names
-        trainer.reward_funcs = [
-            function if isinstance(function, torch.nn.Module) else self._keeping(function, name)
-            for function, name in zip(original, names, strict=True)
-        ]
-        try:
-            yield
-        finally:
-            trainer.reward_funcs = original
-
-    def _keeping(self, function: Reward, name: str) -> Reward:
-        doing = f"scoring completions with reward function {name!r}"
-
-        def plain(**given: Any) -> list[Any]:
-            nothing = [None] * len(given["prompts"])
-            if self._kept is not None:
-                return nothing
-            try:
-                with self._explained():
-                    return list(function(**given))
-            except Exception as error:  # noqa: BLE001 - shared at the next exchange
-                self._keep(error, doing)
-                return nothing
-
-        async def waiting(**given: Any) -> list[Any]:
-            nothing = [None] * len(given["prompts"])
-            if self._kept is not None:
-                return nothing
-            try:
-                with self._explained():
-                    return list(await function(**given))
-            except Exception as error:  # noqa: BLE001 - shared at the next exchange
-                self._keep(error, doing)
-                return nothing
-
-        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - a method, not whether it can be called
-        )
-        return waiting if is_async else plain
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Note on a reward function's error which columns there are: most lack one."""
-        try:
-            yield
-        except (TypeError, KeyError) as error:
-            error.add_note(columns_note(self._trainer, self._prompts))
-            raise
+    def keep_of_reward(self, error: Exception, name: str) -> None:
+        """Keep an error of a reward function; most lack a column, so a note names those that there are."""
+        if isinstance(error, TypeError | KeyError):
+            error.add_note(self._prompts.columns_note(columns_of(self._trainer)))
+        self.keep(error, f"scoring completions with {name}")
 
     def generated(self, generate: Callable[[], Any], instead: Callable[[int], Any]) -> Any:
         """Return what is generated; where that fails, completions that end at once.
@@ -126,20 +73,11 @@ class KeptErrors:
             Exception: with one process, or where generation itself has collectives (a vLLM server or tensor parallel
                 vLLM, sharded weights), which a process that failed must not run ahead of.
         """
-        if self._ranks.world == 1 or not self._generates_alone():
-            return generate()
         try:
             return generate()
-        except Exception as error:  # noqa: BLE001 - shared at the next exchange
-            self._keep(error, "generating completions")
+        except Exception as error:
+            if not generates_alone(self._trainer):
+                raise
+            self.keep(error, "generating completions")
             tokenizer = getattr(self._trainer.processing_class, "tokenizer", self._trainer.processing_class)
             return instead(int(tokenizer.pad_token_id))
-
-    def _generates_alone(self) -> bool:
-        trainer = self._trainer
-        shards = getattr(trainer, "is_fsdp_enabled", False) or getattr(trainer, "is_deepspeed_enabled", False)
-        engine = getattr(trainer, "use_vllm", False) and (
-            getattr(trainer, "vllm_mode", "server") != "colocate"
-            or int(getattr(trainer, "vllm_tensor_parallel_size", 1)) > 1
-        )
-        return not shards and not engine

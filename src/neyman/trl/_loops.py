@@ -7,8 +7,7 @@ import contextlib
 import threading
 from typing import Any, final
 
-# Where a trainer keeps the loop of its async functions; the latter is RLOO's in TRL 1.0.
-_TRAINERS = ("async_loop", "async_reward_loop")
+from neyman.trl._host import EVENT_LOOPS
 
 
 @final
@@ -41,7 +40,7 @@ def outlive_exits(trainer: Any) -> None:
     Args:
         trainer: the trainer, initialised; without such a loop nothing is done.
     """
-    for name in _TRAINERS:
+    for name in EVENT_LOOPS:
         loop, before = getattr(trainer, name, None), getattr(trainer, f"{name}_thread", None)
         if loop is not None and before is not None:
             thread = threading.Thread(target=_run, args=(loop, before), name=before.name, daemon=True)
@@ -58,7 +57,9 @@ def _run(loop: asyncio.AbstractEventLoop, before: threading.Thread | None = None
     while True:
         try:
             loop.run_forever()
-        except BaseException:  # of a task that a function started; who awaits it hears of it too
+        except (
+            BaseException
+        ):  # of a task that a function started; it is raised where the task is awaited, too
             if loop.is_closed() or loop.is_running():  # somebody else has it
                 raise
             continue

@@ -10,6 +10,7 @@ from typing import Any
 
 from neyman.strategy import Strategy, check_strategy
 from neyman.trl._held import held
+from neyman.trl._host import keep_column, one_generation_per_row
 from neyman.trl._prompts import ID_COLUMN, with_ids
 from neyman.trl._session import Session
 
@@ -19,7 +20,7 @@ class AdaptiveMixin:
 
     Overrides four methods of TRL, each with one purpose: ``_generate_and_score_completions`` draws the
     rollouts that the strategy asks for and lets TRL build its batch from them, ``_generate_single_turn`` and
-    ``_calculate_rewards`` serve what was drawn, ``_get_per_token_logps_and_entropies`` is listened to (RLOO's
+    ``_calculate_rewards`` serve what was drawn, ``_get_per_token_logps_and_entropies`` is observed (RLOO's
     KL, the token factor). ``_compute_loss`` gives tokens their factor, and five more keep state in the checkpoint
     and find it again.
     """
@@ -44,9 +45,7 @@ class AdaptiveMixin:
         super().__init__(*args, **kwargs)
         dataset = self.train_dataset  # type: ignore[has-type]
         self.train_dataset = with_ids(dataset, id_column)
-        self._set_signature_columns_if_needed()  # type: ignore[attr-defined]
-        if id_column not in self._signature_columns:  # type: ignore[has-type]
-            self._signature_columns = [*self._signature_columns, id_column]  # type: ignore[has-type]
+        keep_column(self, id_column)
         self._neyman = Session(
             self,
             strategy,
@@ -73,8 +72,7 @@ class AdaptiveMixin:
     def base_calculate_rewards(self, *args: Any) -> Any:
         """Score with TRL's own method; gathers over ranks."""
         self._neyman.guard.clear()
-        with self._neyman.generation.kept.rewards():
-            return super()._calculate_rewards(*args)  # type: ignore[misc]
+        return super()._calculate_rewards(*args)  # type: ignore[misc]
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """Train, from a checkpoint that is found whole before anything of it is loaded.
@@ -126,7 +124,7 @@ class AdaptiveMixin:
         if not self.model.training:  # type: ignore[attr-defined]
             base = super()._generate_single_turn  # type: ignore[misc]
             return session.generation.kept.generated(lambda: base(prompt_ids, *args, **kwargs), instead)
-        with session.one_generation_per_row():
+        with one_generation_per_row(self):
             signature = inspect.signature(super()._generate_single_turn)  # type: ignore[misc]
             bound = signature.bind(prompt_ids, *args, **kwargs)
             if "num_generations" in signature.parameters:
@@ -150,7 +148,7 @@ class AdaptiveMixin:
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._get_per_token_logps_and_entropies(*args, **kwargs)  # type: ignore[misc]
         session = self._neyman
-        session.heard(result[0])
+        session.note_logps(result[0])
         if session.token_factor is None:
             return result
         return (session.token_factor.apply(result[0], result[1]), *result[1:])

@@ -4,50 +4,37 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, final
 
 from neyman.errors import ArgumentError
-from neyman.randomness import PromptId
+from neyman.hosts.prompts import prompt_text
+from neyman.randomness import PromptId, fingerprint
+from neyman.trl._host import columns_of, environments_of
 
 ID_COLUMN = "neyman_id"
 
 
-def check_size(trainer: Any, prompts: Prompts) -> None:
-    """Check that TRL, which drops what fills no batch at the end of an epoch, brings every prompt.
-
-    Args:
-        trainer: a TRL trainer.
-        prompts: its training prompts.
+def check_prompt_column(trainer: Any) -> None:
+    """Refuse a dataset without prompts, unless an environment brings them.
 
     Raises:
-        ArgumentError: fewer prompts than one generation batch takes, of which TRL would train none.
+        ArgumentError: names the columns that are there.
     """
-    if prompts.ids is None:
-        return
-    count, size = len(prompts.ids), int(trainer.num_generations)
-    width = int(trainer.args.generation_batch_size) // size
-    if count < width:
-        raise ArgumentError(
-            f"the dataset has {count} prompts, and a generation batch of {width * size} rows with "
-            f"num_generations={size} takes {width} different prompts: TRL drops incomplete batches and would train "
-            f"nothing. Set generation_batch_size to {count * size} or less, raise num_generations, or add prompts"
-        )
-    if count % width and not getattr(trainer.args, "shuffle_dataset", True):
-        whole = count // width * width
-        logging.getLogger("neyman").warning(
-            "shuffle_dataset=False and %d prompts in batches of %d: TRL drops what fills no batch, and never brings "
-            "the last %d of %d prompts; set shuffle_dataset=True, or use %d or %d prompts",
-            count,
-            width,
-            count - whole,
-            count,
-            whole,
-            whole + width,
-        )
+    columns = columns_of(trainer)
+    if columns and not environments_of(trainer) and "prompt" not in columns:
+        raise no_prompt(columns)
+
+
+def no_prompt(columns: Iterable[str]) -> ArgumentError:
+    """Build the error for rows without a prompt."""
+    names = [name for name in columns if name != ID_COLUMN]
+    return ArgumentError(
+        f"train_dataset has no column 'prompt', which TRL reads; it has {names}: rename the one that holds the "
+        f"prompts, for example train_dataset.rename_column({names[0] if names else 'question'!r}, 'prompt')"
+    )
 
 
 def content_id(row: Mapping[str, Any]) -> str:
@@ -154,10 +141,17 @@ class Prompts:
             row = self._dataset[prompt_id if self._positions is None else self._positions[prompt_id]]
         return {name: value for name, value in row.items() if self.is_given(name)}
 
-    @property
-    def brought_columns(self) -> list[str]:
-        """The columns of a stream's rows, as far as any were brought."""
-        return list(next(iter(self._brought.values()), {}))
+    def columns_note(self, columns: Sequence[str]) -> str:
+        """Return a note on an error: which of the dataset's columns reward functions get, and why not the others."""
+        columns = columns or list(next(iter(self._brought.values()), {}))
+        columns = [name for name in columns if name != ID_COLUMN or self.is_given(name)]
+        given = [name for name in columns if self.is_given(name)]
+        note = (
+            f"neyman: the training dataset has the columns {columns}, of which reward functions get {given}"
+        )
+        if given != columns:
+            note += "; remove_unused_columns=True keeps the others from them: set it to False"
+        return note
 
     def is_given(self, column: str) -> bool:
         """Whether reward functions get a column of the dataset."""
@@ -169,15 +163,8 @@ class Prompts:
             return []
         if "prompt" not in self._dataset.column_names:  # an environment owns the data
             return [json.dumps(row, sort_keys=True, default=repr) for row in self._dataset]
-        return [prompt if isinstance(prompt, str) else _flatten(prompt) for prompt in self._dataset["prompt"]]
+        return [prompt_text(prompt, between_parts=" ") for prompt in self._dataset["prompt"]]
 
-
-def _flatten(messages: Any) -> str:
-    """Join the contents of a conversation."""
-    parts = []
-    for message in messages or ():
-        content = message.get("content") if isinstance(message, Mapping) else message
-        if isinstance(content, list):
-            content = " ".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
-        parts.append(str(content))
-    return "\n".join(parts)
+    def digest(self) -> str:
+        """Return a hash of ids and texts, to refuse a checkpoint of another dataset."""
+        return "stream" if self.ids is None else fingerprint([*map(str, self.ids), *self.texts()])

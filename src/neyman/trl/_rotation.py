@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from neyman._files import checkpoints
-
-# What the trainer calls on the way with a copy of its arguments for the checkpoint: there they must be the user's.
-_KEEP_ARGUMENTS = ("_save", "_push_from_checkpoint")
+from neyman.trl._host import ARGUMENT_WRITERS
 
 
 @contextmanager
@@ -21,7 +19,7 @@ def held_back(trainer: Any) -> Iterator[None]:
     """
     limit = trainer.args.save_total_limit
     with ExitStack() as after:
-        for name in _KEEP_ARGUMENTS:
+        for name in ARGUMENT_WRITERS:
             after.enter_context(_replaced(trainer, name, _under(limit, trainer, getattr(trainer, name))))
         with _limited(trainer, None):
             yield
@@ -62,8 +60,8 @@ def rotate(trainer: Any, sealed: Path) -> None:
     """Remove the oldest checkpoints beyond ``save_total_limit``.
 
     Kept are the one that was just sealed, the best one, and of the others the newest that are whole, as many as the
-    limit leaves room for. Which is newer their steps say, as clocks go back and a removal that was killed makes a
-    folder look new. A run's steps only grow, so that checkpoints beyond the one just sealed are of an earlier run in
+    limit leaves room for. Their steps order them, as clocks go back and a removal that was killed makes a folder look
+    new. A run's steps only grow, so that checkpoints beyond the one just sealed are of an earlier run in
     the same folder, or of before this one was taken back: those go first.
 
     Args:

@@ -1,10 +1,9 @@
-"""What the adapter holds for one trainer: the controller, the rollouts drawn, and how they become TRL's batch."""
+"""The adapter's state for one trainer: the strategy's run, the rollouts drawn, and how they become TRL's batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -12,38 +11,41 @@ import torch
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
-from neyman import formulas
-from neyman.controller import Controller
-from neyman.errors import ArgumentError, ContractError, RunFailedError
-from neyman.hosts.identity import describe
-from neyman.modulation.rivals import WReinforce
-from neyman.randomness import fingerprint
-from neyman.step.batch import Batch
-from neyman.step.messages import Budget, Request
-from neyman.step.missing import MissingReward
+from neyman.controller import Batch, Controller, Request
+from neyman.errors import ContractError, RunFailedError
+from neyman.hosts.outcomes import outcome
+from neyman.hosts.refusals import check_baseline
+from neyman.hosts.run import HostRun
+from neyman.hosts.weights import row_weights
+from neyman.modulation import WReinforce
 from neyman.strategy import Strategy
 from neyman.trl._advantages import (
-    aggregation,
-    check_baseline,
-    estimator,
-    grpo_advantages,
+    baseline_problem,
+    dead_share,
+    estimator_of,
     reward_of,
-    rloo_advantages,
+    row_advantages,
     total_reward,
-    w_reinforce,
 )
-from neyman.trl._alarms import Alarms
 from neyman.trl._behaviour import check_carry_over, note_behaviour, restore_behaviour
 from neyman.trl._checkpoint import Checkpoint
-from neyman.trl._features import register_features
-from neyman.trl._fit import budget_of, check_fit, check_prompt_column
-from neyman.trl._generation import Generation, outcome
+from neyman.trl._fit import check_rounds, check_size, check_stream, terms_of
+from neyman.trl._generation import Generation
 from neyman.trl._guard import Guard
-from neyman.trl._logging import log_step
-from neyman.trl._prompts import Prompts
+from neyman.trl._host import (
+    awake,
+    generates_once,
+    is_rloo,
+    kept_columns,
+    log_metrics,
+    set_logged_advantages,
+    warner,
+)
+from neyman.trl._kept import KeptErrors
+from neyman.trl._prompts import Prompts, check_prompt_column
 from neyman.trl._ranks import Ranks
 from neyman.trl._store import Rollout
-from neyman.trl._success import Success
+from neyman.trl._success import Success, Verdict
 from neyman.trl._token_shaping import token_factor
 
 Float = NDArray[np.float64]
@@ -85,48 +87,42 @@ class Session:
         accepts_strategy_change: bool = False,
         reward_timeout: float | None = None,
     ) -> None:
-        self.trainer = trainer
-        self.accepts_strategy_change = accepts_strategy_change
-        self.is_rloo = not hasattr(trainer, "loss_type")
-        rows = int(trainer.args.generation_batch_size)
-        self.budget = budget_of(strategy, max_rollouts, rows)
+        self.trainer, self.is_rloo = trainer, is_rloo(trainer)
         check_prompt_column(trainer)
-        kept = trainer._signature_columns if trainer.args.remove_unused_columns else None  # noqa: SLF001
-        self.prompts = Prompts(trainer.train_dataset, id_column, hide_ids=hide_ids, kept=kept)
-        self.ranks, self.guard = Ranks(trainer), Guard(trainer, reward_timeout)
+        self.prompts = Prompts(
+            trainer.train_dataset, id_column, hide_ids=hide_ids, kept=kept_columns(trainer)
+        )
+        self.ranks = Ranks(trainer)
+        kept = KeptErrors(trainer, self.prompts, self.ranks)
+        self.guard = Guard(trainer, reward_timeout, kept)
         judge = Success(success, trainer, self.guard)
-        self.generation = Generation(trainer, self.prompts, judge, self.guard, self.ranks)
-        self._w_reinforce = modulation if isinstance(modulation, WReinforce) else None
-        self.token_factor = token_factor(self, modulation)
-        world = int(trainer.accelerator.num_processes)
-        self._aggregation = aggregation(trainer, strategy, is_rloo=self.is_rloo)
-        named = estimator(
-            trainer, strategy, is_rloo=self.is_rloo, scores_itself=self._w_reinforce is not None
-        )
-        strategy = strategy.with_options(estimator=named)
-        self.identity = describe(strategy.with_options(modulation=modulation))
-        self.controller = Controller(
-            strategy,
-            Budget(rollouts=self.budget),
-            train_rows=rows,
-            divisor=world,
-            pool=self.prompts.ids,
-            retries=0.0 if self.needs_direct_path else retries,
+        self.generation = Generation(trainer, self.prompts, judge, self.guard, kept, self.ranks)
+        self._positive = modulation.positive if isinstance(modulation, WReinforce) else None
+        self.token_factor = token_factor(trainer, modulation)
+        terms = terms_of(trainer, strategy)
+        named = estimator_of(trainer, strategy, scores_itself=self._positive is not None)
+        check_rounds(trainer, strategy)
+        check_carry_over(trainer, strategy)
+        check_baseline(strategy, terms, baseline_problem(trainer))
+        if self.prompts.ids is None:
+            check_stream(trainer, strategy)
+        else:
+            check_size(trainer, len(self.prompts.ids), terms)
+        self.run = HostRun(
+            strategy.with_options(estimator=named, modulation=modulation),
+            terms,
+            ids=self.prompts.ids,
+            texts=self.prompts.texts,
+            digest=self.prompts.digest,
+            warn=warner(trainer),
+            max_rollouts=max_rollouts,
+            retries=0.0 if generates_once(trainer) else retries,
             seed=int(trainer.args.seed),
-            aggregation=self._aggregation,
+            features=features,
+            accepts_change=accepts_strategy_change,
+            divisor=self.ranks.world,
         )
-        if self.needs_direct_path and (strategy.verdict is not None or strategy.allocate.probe):
-            raise ArgumentError(
-                f"strategy {strategy.name!r} draws in several rounds, which tools, environments and images do not "
-                "allow here: TRL sets them up once per batch. Use a strategy of one round, such as 'vip', 'dynamo' or "
-                "'uniform'"
-            )
-        check_carry_over(self)
-        check_baseline(trainer, strategy, is_rloo=self.is_rloo)
-        check_fit(trainer, strategy, self.prompts, self.budget, self._aggregation)
-        register_features(trainer, self.controller.strategy.belief, self.prompts, features)
-        self.checkpoint = Checkpoint(self)
-        self._alarms = Alarms(self)
+        self.checkpoint = Checkpoint(trainer, self.run, self.ranks, self.generation.store, self.token_factor)
         self.sampler: Any = None
         self.batch: Batch | None = None
         self.generation_seconds = 0.0  # of the last batch, verification included
@@ -138,14 +134,14 @@ class Session:
         self._logps: list[torch.Tensor] | None = None
 
     @property
+    def controller(self) -> Controller:
+        """The controller of the run."""
+        return self.run.controller
+
+    @property
     def needs_direct_path(self) -> bool:
         """Whether TRL must generate the whole batch in its own single call."""
-        trainer = self.trainer
-        environments = getattr(trainer, "environment_factories", None) or getattr(
-            trainer, "environments", None
-        )
-        columns = getattr(trainer.train_dataset, "column_names", None) or ()
-        return bool(getattr(trainer, "tools", None) or environments or {"image", "images"} & set(columns))
+        return generates_once(self.trainer)
 
     def _begin(self, inputs: list[dict[str, Any]]) -> None:
         self.generation.kept.forget()
@@ -154,22 +150,6 @@ class Session:
         else:
             keys = self.ranks.exchange("reading prompts", lambda: [self.prompts.key(row) for row in inputs])
         self.controller.begin(list(dict.fromkeys(keys)), policy_version=int(self.trainer.state.global_step))
-
-    @cached_property
-    def prompts_digest(self) -> str:
-        """A hash of ids and texts of all training prompts, to refuse a checkpoint of another dataset."""
-        if self.prompts.ids is None:
-            return "stream"
-        return fingerprint([*map(str, self.prompts.ids), *self.prompts.texts()])
-
-    def modulation_state(self) -> dict[str, Any]:
-        """Return what the token factor carries from batch to batch, JSON-safe."""
-        return {} if self.token_factor is None else self.token_factor.state_dict()
-
-    def load_modulation_state(self, state: dict[str, Any]) -> None:
-        """Restore what the token factor carries from batch to batch."""
-        if self.token_factor is not None:
-            self.token_factor.load_state_dict(state)
 
     def skip_epochs(self, epochs: int) -> None:
         """Bring the prompts' order to an epoch: TRL's sampler starts every process with the first one's."""
@@ -185,7 +165,7 @@ class Session:
         """
         self._begin(inputs)
         width = int(self.trainer.args.generation_batch_size)
-        with self._awake():
+        with awake(self.trainer):
             while not self.controller.is_done:
                 requests = self.controller.ask(capacity=width)
                 if not requests:
@@ -200,14 +180,15 @@ class Session:
                 "no rollout of this step could be used: "
                 + (self.controller.first_error or self.batch.stop_reason.value)
             )
-        self._alarms.hear(self.batch)
+        self.run.check(self.batch)
         self._rollouts = [self.generation.store[i] for i in self.batch.rollout_ids.tolist()]
         self._spares = [self.generation.store[i].rewards for i in self.batch.spare_ids.tolist()]
         self.generation.store.keep(self.controller.held_rollouts)
-        note_behaviour(self, list(self.generation.store))
+        note_behaviour(self.trainer, list(self.generation.store))
         return self._rollouts, self.prompts.rows(self._local(list(self.batch.prompt_ids)))
 
-    def _local(self, rows: list[Any]) -> list[Any]:
+    def _local(self, rows: Any) -> Any:
+        """Return this rank's part of all ranks' rows."""
         share = len(rows) // self.ranks.world
         return rows[self.ranks.index * share : (self.ranks.index + 1) * share]
 
@@ -223,113 +204,65 @@ class Session:
         return self.generation.agreed_rows(wanted, self._local([prompt_id for _, prompt_id in wanted]))
 
     def tell_direct(self, rows: list[dict[str, Any]]) -> None:
-        """Report what TRL generated and scored in its single call, and close the step."""
+        """Report the results of TRL's single call, and close the step."""
         assert self.scored is not None
         _, prompts, completions, completion_ids = self.scored[:4]
-        judge, local = self.generation.success, self._local(self.matrix.tolist())
+        rewards = self._local(self.matrix.tolist())
 
-        def judged() -> list[tuple[int, bool | None, MissingReward | None]]:
-            self.generation.kept.release()
-            verdicts = judge(rows, prompts, completions, completion_ids, local)
-            faults = self.guard.faults
-            return [
-                (len(ids), verdict, faults.get(row))
-                for row, (ids, verdict) in enumerate(zip(completion_ids, verdicts, strict=True))
-            ]
+        def judged() -> list[tuple[int, Verdict]]:
+            verdicts = self.generation.judge(rows, prompts, completions, completion_ids, rewards)
+            return [(len(ids), verdict) for ids, verdict in zip(completion_ids, verdicts, strict=True)]
 
-        told = self.ranks.exchange("judging completions", judged)
+        everyone = self.ranks.exchange("judging completions", judged)
         wanted = [(i, request.prompt_id) for request in self._direct for i in request.rollout_ids]
-        rewards = [reward_of(self.trainer, row) for row in self.matrix.tolist()]
         self.controller.tell(
-            outcome(
-                *place,
-                reward,
-                verdict,
-                n_tokens,
-                fault,
-                is_undecided=judge.is_undecided(verdict),
-            )
-            for place, reward, (n_tokens, verdict, fault) in zip(wanted, rewards, told, strict=True)
+            outcome(*place, reward_of(self.trainer, row), verdict, n_tokens)
+            for place, row, (n_tokens, verdict) in zip(wanted, self.matrix.tolist(), everyone, strict=True)
         )
         self.batch = self.controller.finish()
-        self._alarms.hear(self.batch)
-        self._rollouts = None
+        self.run.check(self.batch)
+        self._rollouts, self._spares = None, []
         if self.batch.rollout_ids.tolist() != [rollout_id for rollout_id, _ in wanted]:
             raise ContractError("the batch's rows are not the generated rows: rows are out of line")
 
     def finish_output(self, output: dict[str, Any]) -> None:
         """Replace TRL's equal-group advantages by those of the ragged groups, and log the step."""
-        batch = self.batch
+        batch, trainer = self.batch, self.trainer
         assert batch is not None
         if self._rollouts is None:
             matrix: Float = self.matrix.double().cpu().numpy()
         else:
             matrix = np.array([rollout.rewards for rollout in self._rollouts], dtype=np.float64)
-            local_ages = self._local(batch.age.tolist())
-            restore_behaviour(self, self._local(self._rollouts), local_ages, output)
+            ages = self._local(batch.age.tolist())
+            restore_behaviour(trainer, self._local(self._rollouts), ages, output)
+        # A result that the controller counts as missing must not come back through TRL's own sum over functions.
         matrix = np.where(np.isnan(batch.rewards)[:, None], np.nan, matrix)
-        rewards: Float | None = None
+        share: float | None = None
         if not self.is_stock(batch):
-            rewards = self.final_rewards(matrix, output)
-            advantages = self.advantages(matrix, rewards) * self._weights(batch, output)
+            rewards = total_reward(trainer, matrix)
+            if self.is_rloo:
+                rewards = rewards - trainer.beta * self._kl(output)
+            spares = np.array(self._spares, dtype=np.float64).reshape(-1, matrix.shape[1])
+            advantages = row_advantages(trainer, batch, matrix, rewards, spares, positive=self._positive)
+            advantages = advantages * self._weights(batch, output)
             local = output["advantages"]
-            share = len(local)
-            mine = advantages[self.ranks.index * share : (self.ranks.index + 1) * share]
-            output["advantages"] = torch.as_tensor(mine, dtype=local.dtype, device=local.device)
-            logged = self.trainer._logs["advantages"]  # noqa: SLF001 (TRL's completions table)
-            for place, value in enumerate(advantages.tolist(), start=-len(advantages)):
-                logged[place] = value
-        log_step(self, batch, rewards if self._scales_by_group else None)
-
-    @property
-    def _scales_by_group(self) -> bool:
-        """Whether TRL's share of rows without spread is about groups, not about the whole batch."""
-        sums = (
-            getattr(self.trainer, "multi_objective_aggregation", "sum_then_normalize") == "sum_then_normalize"
-        )
-        return sums and getattr(self.trainer, "scale_rewards", "group") != "batch"
-
-    def final_rewards(self, matrix: Float, output: dict[str, Any]) -> Float:
-        """Return each row's reward [all ranks' rows], with the KL penalty that RLOO folds in; NaN where missing."""
-        rewards = total_reward(self.trainer, matrix)
-        return rewards - self.trainer.beta * self._kl(output) if self.is_rloo else rewards
-
-    def advantages(self, matrix: Float, rewards: Float) -> Float:
-        """Return the advantages [all ranks' rows] over ragged groups: the trainer's own, or REINFORCE++'s.
-
-        Rollouts that do not train but are in their group's baseline count in every statistic of it.
-        """
-        assert self.batch is not None
-        if self._w_reinforce is not None:
-            return w_reinforce(self.batch.success, self._w_reinforce.positive)
-        rows, groups = len(rewards), self.batch.groups
-        if self._spares:
-            spares = np.array(self._spares, dtype=np.float64)
-            matrix = np.concatenate([matrix, spares])
-            rewards = np.concatenate([rewards, total_reward(self.trainer, spares)])
-            groups = np.concatenate([groups, self.batch.spare_groups])
-        if self.controller.strategy.estimator == "reinforce++":
-            return formulas.group_advantages(rewards, groups, estimator="reinforce++")[:rows]
-        if self.is_rloo:
-            return rloo_advantages(self.trainer, rewards, groups)[:rows]
-        return grpo_advantages(self.trainer, matrix, groups)[:rows]
+            output["advantages"] = torch.as_tensor(
+                self._local(advantages), dtype=local.dtype, device=local.device
+            )
+            set_logged_advantages(trainer, advantages.tolist())
+            share = dead_share(trainer, batch, rewards)
+        log_metrics(trainer, self.run.metrics(batch, self.generation_seconds), share)
 
     def _weights(self, batch: Batch, output: dict[str, Any]) -> Float:
         """Return the prompt weights by the tokens that the loss counts: without tool results and masked rows."""
-        if self._aggregation != "token_mean" or not batch.weights.any():
+        terms = self.run.terms
+        if terms.aggregation != "token_mean" or not batch.weights.any():
             return batch.weights
         mask = output["completion_mask"]
         if "tool_mask" in output:
             mask = mask * output["tool_mask"]
         tokens = self.trainer.accelerator.gather(mask.sum(1)).cpu().numpy()
-        return formulas.prompt_weights(
-            batch.groups,
-            tokens,
-            prompt_weight=self.controller.strategy.prompt_weight,
-            aggregation=self._aggregation,
-            trained=batch.weights > 0.0,
-            copies=batch.copies if (batch.copies > 1).any() else None,
-        )
+        return row_weights(batch, tokens, self.run.strategy, terms.aggregation)
 
     def _kl(self, output: dict[str, Any]) -> Float | float:
         """Return each row's summed log-ratio to the reference policy, which RLOO folds into the reward."""
@@ -344,7 +277,7 @@ class Session:
         """Whether TRL's own equal-group view of the batch is right to the bit, so that nothing is replaced."""
         size = int(self.trainer.num_generations)
         equal = np.repeat(np.arange(len(batch) // size), size)
-        if self._w_reinforce is not None or batch.estimator == "reinforce++":
+        if self._positive is not None or batch.estimator == "reinforce++":
             return False
         whole = bool((batch.age == 0).all()) and not len(batch.spare_ids)
         return bool(np.array_equal(batch.groups, equal) and (batch.weights == 1.0).all() and whole)
@@ -355,44 +288,16 @@ class Session:
         self._logps = []
         yield
 
-    def heard(self, logps: torch.Tensor) -> None:
-        """Take note of log-probabilities that TRL computed; only while listening."""
+    def note_logps(self, logps: torch.Tensor) -> None:
+        """Note log-probabilities that TRL computed; only while listening."""
         if self._logps is not None and len(self._logps) < 2 and not logps.requires_grad:
             self._logps.append(logps)
 
     def share_failures(self, doing: str) -> None:
-        """Let all processes raise what was kept on one of them."""
+        """Let all processes raise an error that was kept on one of them."""
 
         def release() -> list[None]:
             self.generation.kept.release()
             return []
 
         self.ranks.exchange(doing, release)
-
-    @contextmanager
-    def one_generation_per_row(self) -> Iterator[None]:
-        """Make engines that repeat prompts themselves treat every row as its own prompt."""
-        trainer = self.trainer
-        stock = trainer.num_generations
-        trainer.num_generations = 1
-        try:
-            yield
-        finally:
-            trainer.num_generations = stock
-
-    @contextmanager
-    def _awake(self) -> Iterator[None]:
-        """Keep a colocated vLLM engine awake between rounds: each sleep would cost a push of all weights."""
-        engine = getattr(self.trainer, "vllm_generation", None)
-        if engine is None or not getattr(engine, "enable_sleep_mode", False) or engine.mode != "colocate":
-            yield
-            return
-        engine.llm.wake_up()
-        engine.enable_sleep_mode = False
-        try:
-            yield
-        finally:
-            engine.enable_sleep_mode = True
-            engine.llm.sleep(level=2)
-            if hasattr(engine, "_llm_weights_sleeping"):
-                engine._llm_weights_sleeping = True  # noqa: SLF001

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, final
 
 from neyman._checks import real
-from neyman.errors import ArgumentError, ContractError
-from neyman.step.outcome import binary_outcome
+from neyman.controller import MissingReward
+from neyman.errors import ArgumentError
+from neyman.hosts.success import reaches, read_binary
 from neyman.trl._guard import Guard
 
-_NOT_COLUMNS = (
-    "prompt",
-    "completion",
-    "completion_ids",
-)  # TRL hands these to reward functions in its own way
+Verdict = bool | MissingReward | None
+# TRL hands these to reward functions in its own way.
+_NOT_COLUMNS = ("prompt", "completion", "completion_ids")
 
 
 @final
@@ -55,14 +55,11 @@ class Success:
             self._function = guard.around(rule, "success", "verdicts")
         elif isinstance(rule, tuple) and len(rule) == 2 and rule[0] in names:
             self._column, self._threshold = names.index(rule[0]), real("success threshold", rule[1])
+            self._reward_name = rule[0]
         else:
             raise ArgumentError(
                 f"success must be None, a callable, or (name, threshold) with a name of {names}, got {rule!r}"
             )
-
-    def is_undecided(self, verdict: bool | None) -> bool:
-        """Whether a rule was named and could not tell, which makes the result a missing one."""
-        return verdict is None and (self._function is not None or self._column is not None)
 
     def __call__(
         self,
@@ -71,34 +68,31 @@ class Success:
         completions: Sequence[Any],
         completion_ids: Sequence[Any],
         rewards: Sequence[Sequence[float]],
-    ) -> list[bool | None]:
-        """Judge completions; None where it cannot be told.
+    ) -> list[Verdict]:
+        """Judge completions; a missing result where a rule cannot tell, None where no rule has a reward to read.
 
         Raises:
             ContractError: the only reward function is not binary, or the callable returned another number of
                 verdicts than completions at its first call.
         """
         if self._column is not None:
-            values = [row[self._column] for row in rewards]
-            return [None if value != value else value >= self._threshold for value in values]  # noqa: PLR0124 (NaN)
+            source = f"reward function {self._reward_name!r} returned "
+            return [reaches(row[self._column], self._threshold, source) for row in rewards]
         if self._function is None:
-            return [self._binary(row[0]) for row in rewards]
+            return [None if math.isnan(row[0]) else self._binary(row[0]) for row in rewards]
         columns = {name: [row[name] for row in rows] for name in rows[0] if name not in _NOT_COLUMNS}
         judged = self._function(
             prompts=prompts, completions=completions, completion_ids=completion_ids, **columns
         )
         # The guard leaves 1 and 0, and NaN where it took a verdict for none.
-        return [None if verdict is None or verdict != verdict else bool(verdict) for verdict in judged]  # noqa: PLR0124
+        unknown = MissingReward("success could not tell")
+        return [unknown if verdict is None or math.isnan(verdict) else bool(verdict) for verdict in judged]
 
-    def _binary(self, reward: float) -> bool | None:
-        """Read the outcome off the only reward function: 1 is a success, 0 and -1 are not."""
-        if reward != reward:  # noqa: PLR0124 (NaN)
-            return None
-        if (said := binary_outcome(reward)) is not None:
-            return said
-        raise ContractError(
-            f"reward function {self._reward_name!r} returned {reward:g}, which is not binary (1, or 0 or -1), so that "
-            f"it does not say what counts as success: pass success=({self._reward_name!r}, 0.5), a threshold on it, or "
-            "success=f, a callable like a reward function that returns one bool (None where it cannot tell) per "
-            "completion"
+    def _binary(self, reward: float) -> bool:
+        name = self._reward_name
+        return read_binary(
+            reward,
+            f"reward function {name!r}",
+            f"pass success=({name!r}, 0.5), a threshold on it, or success=f, a callable like a reward function that "
+            "returns one bool (None where it cannot tell) per completion",
         )

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import torch
 
@@ -25,9 +25,7 @@ from neyman.modulation import (
     token_moments,
     unclipped,
 )
-
-if TYPE_CHECKING:
-    from neyman.trl._session import Session
+from neyman.trl._host import buffer_of, is_rloo, step_of
 
 Tensor = torch.Tensor
 Inputs = dict[str, Any]
@@ -46,26 +44,21 @@ class TokenFactor:
     loss (GRPO, ``beta > 0``) is scaled with it.
 
     Args:
-        session: the trainer's session.
+        trainer: the adapted trainer.
         modulation: the settings.
 
     Raises:
         ArgumentError: no settings, or a trainer setting under which the factor cannot be applied.
     """
 
-    def __init__(self, session: Session, modulation: Modulation) -> None:
-        self._session, self._modulation = session, modulation
-        self._trainer = session.trainer
+    def __init__(self, trainer: Any, modulation: Modulation) -> None:
+        self._trainer, self._modulation = trainer, modulation
         if not isinstance(modulation, Modulation):
             raise ArgumentError(
                 f"modulation must be settings of neyman.modulation or None, got {modulation!r}; for example "
                 "modulation=Modulation() or Modulation.published()"
             )
-        if getattr(self._trainer, "use_liger_loss", False):
-            raise ArgumentError(
-                "use_liger_kernel=True fuses the loss, so that no token's advantage can be reached; switch it off, or "
-                "pass modulation=None"
-            )
+        check_loss_is_open(trainer)
         self._lagged = Extremes()
         self._window = Extremes()  # of the optimisation batch being accumulated
         self._known: Extremes | None = None
@@ -96,19 +89,19 @@ class TokenFactor:
                 self._lagged, self._window = self._merged(self._window), Extremes()
 
     def apply(self, logps: Tensor, entropies: Tensor | None) -> Tensor:
-        """Apply the factor to what the loss's forward pass gave; return the log-probabilities to go on with."""
+        """Apply the factor in the loss's forward pass; return the log-probabilities to go on with."""
         if self._inputs is None or entropies is None:
             return logps
         factor = self._factor
         if factor is None:
             factor = self._from_loss(logps.detach(), entropies.detach())
-        return multiplied(self._session, self._inputs, logps, factor)
+        return multiplied(self._trainer, self._inputs, logps, factor)
 
     def _open_window(self, model: Any) -> None:
         """At the start of an optimisation batch, find the extremes of all its micro-batches."""
         trainer = self._trainer
         every = trainer.args.steps_per_generation * trainer.num_iterations
-        renewed = trainer._step % every == 0  # noqa: SLF001 (a generation that arrives within the window)
+        renewed = step_of(trainer) % every == 0  # a generation that arrives within the window
         if self._modulation.extremes != "batch" or not (self._starting or renewed):
             return
         pieces = []
@@ -121,10 +114,10 @@ class TokenFactor:
     def _ahead(self, every: int) -> list[Inputs]:
         """Return the micro-batches of this optimisation batch that are generated already."""
         trainer = self._trainer
-        first, spg = trainer._step, trainer.args.steps_per_generation  # noqa: SLF001
+        first, spg, buffered = step_of(trainer), trainer.args.steps_per_generation, buffer_of(trainer)
         steps = range(first, first + int(trainer.current_gradient_accumulation_steps))
         same = [step for step in steps if step // every == first // every]
-        return [trainer._buffered_inputs[step % spg] for step in same]  # noqa: SLF001
+        return [buffered[step % spg] for step in same]
 
     def _merged(self, extremes: Extremes) -> Extremes:
         accelerator = self._trainer.accelerator
@@ -194,7 +187,7 @@ class TokenFactor:
     def _change(
         self, inputs: Inputs, logp: Tensor, entropy: Tensor, s2: Tensor | None, mask: Tensor
     ) -> Tensor:
-        ratio, passes = loss_change(self._session, inputs, logp, mask)
+        ratio, passes = loss_change(self._trainer, inputs, logp, mask)
         return token_change(
             self._modulation, logp=logp, entropy=entropy, advantages=inputs["advantages"], mask=mask, s2=s2,
             ratio=ratio, passes=passes,
@@ -212,27 +205,39 @@ class TokenFactor:
         )  # fmt: skip
 
 
-def multiplied(session: Session, inputs: Inputs, logps: Tensor, factor: Tensor) -> Tensor:
+def check_loss_is_open(trainer: Any) -> None:
+    """Refuse a fused loss.
+
+    Raises:
+        ArgumentError: Liger's, which takes one advantage per row.
+    """
+    if getattr(trainer, "use_liger_loss", False):
+        raise ArgumentError(
+            "use_liger_kernel=True fuses the loss, so that no token's advantage can be reached; switch it off, or "
+            "pass modulation=None"
+        )
+
+
+def multiplied(trainer: Any, inputs: Inputs, logps: Tensor, factor: Tensor) -> Tensor:
     """Multiply each token's part of the update; return the log-probabilities for the loss to go on with.
 
     Losses with one ratio per sequence have no place for token advantages: there the gradient of each token's
     log-probability is scaled and its value left alone.
     """
-    level = getattr(session.trainer, "importance_sampling_level", "token")
-    if session.is_rloo or level == "sequence":
+    level = getattr(trainer, "importance_sampling_level", "token")
+    if is_rloo(trainer) or level == "sequence":
         return logps.detach() + factor * (logps - logps.detach())
     inputs["advantages"] = inputs["advantages"].unsqueeze(1) * factor
     return logps
 
 
-def loss_change(session: Session, inputs: Inputs, logp: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def loss_change(trainer: Any, inputs: Inputs, logp: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Return each token's importance ratio in the loss, and where its clipping passes the gradient."""
     old = inputs.get("old_per_token_logps")
     ratio = torch.ones_like(logp) if old is None else torch.exp(logp - old)
-    if session.is_rloo:
+    if is_rloo(trainer):
         drift = (logp * mask).sum(1) - inputs["old_logps"]
         ratio = torch.exp(drift).unsqueeze(1).expand_as(logp)
-    trainer = session.trainer
     low, high = float(trainer.epsilon_low), float(trainer.epsilon_high)
     return ratio, unclipped(_column(inputs["advantages"]), ratio, low=low, high=high)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import torch
 
@@ -12,10 +12,14 @@ from neyman.errors import ArgumentError
 from neyman.modulation.rivals import ForkTokens, KLCov, Shaping, WReinforce
 from neyman.modulation.shaping import kl_cov_advantages, shaping_factors
 from neyman.randomness import keyed_seed
-from neyman.trl._token_factor import TokenFactor, loss_change, multiplied, token_mask_of
-
-if TYPE_CHECKING:
-    from neyman.trl._session import Session
+from neyman.trl._host import is_rloo, step_of
+from neyman.trl._token_factor import (
+    TokenFactor,
+    check_loss_is_open,
+    loss_change,
+    multiplied,
+    token_mask_of,
+)
 
 _RATIO_LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")
 
@@ -30,23 +34,19 @@ class TokenShaping:
     What is drawn at random is keyed by the trainer's seed, its step and the process.
 
     Args:
-        session: the trainer's session.
+        trainer: the adapted trainer.
         settings: the method.
 
     Raises:
         ArgumentError: a trainer setting under which no token's advantage can be reached.
     """
 
-    def __init__(self, session: Session, settings: Shaping) -> None:
-        self._session, self._settings = session, settings
-        if getattr(session.trainer, "use_liger_loss", False):
-            raise ArgumentError(
-                "use_liger_kernel=True fuses the loss, so that no token's advantage can be reached; switch it off, or "
-                "pass modulation=None"
-            )
+    def __init__(self, trainer: Any, settings: Shaping) -> None:
+        self._trainer, self._settings = trainer, settings
+        check_loss_is_open(trainer)
         if isinstance(settings, KLCov):
-            _check_ratio(session)
-        if isinstance(settings, ForkTokens) and hasattr(session.trainer, "top_entropy_quantile"):
+            _check_ratio(trainer)
+        if isinstance(settings, ForkTokens) and hasattr(trainer, "top_entropy_quantile"):
             raise ArgumentError(
                 f"ForkTokens is for losses without it, and TRL's GRPO has top_entropy_quantile={settings.share:g}: set "
                 "that in the trainer's configuration, where the threshold is of all processes"
@@ -64,18 +64,18 @@ class TokenShaping:
             self._inputs = None
 
     def apply(self, logps: Tensor, entropies: Tensor | None) -> Tensor:
-        """Apply the factor to what the loss's forward pass gave; return the log-probabilities to go on with."""
+        """Apply the factor in the loss's forward pass; return the log-probabilities to go on with."""
         if self._inputs is None or entropies is None:
             return logps
-        trainer, inputs = self._session.trainer, self._inputs
+        trainer, inputs = self._trainer, self._inputs
         mask = token_mask_of(inputs)
-        ratio, passes = loss_change(self._session, inputs, logps.detach(), mask)
+        ratio, passes = loss_change(trainer, inputs, logps.detach(), mask)
         if isinstance(self._settings, KLCov):
             inputs["advantages"] = kl_cov_advantages(
                 inputs["advantages"], logps.detach(), ratio, mask, self._settings
             )
             return logps
-        rank, step = int(trainer.accelerator.process_index), int(trainer._step)  # noqa: SLF001
+        rank, step = int(trainer.accelerator.process_index), step_of(trainer)
         generator = torch.Generator().manual_seed(keyed_seed("shaping", int(trainer.args.seed), rank, step))
         factor = shaping_factors(
             self._settings,
@@ -86,7 +86,7 @@ class TokenShaping:
             generator=generator,
             passes=passes,
         )
-        return multiplied(self._session, inputs, logps, factor)
+        return multiplied(trainer, inputs, logps, factor)
 
     def state_dict(self) -> dict[str, list[float] | None]:
         """Return nothing: nothing outlives a micro-batch."""
@@ -97,19 +97,21 @@ class TokenShaping:
         del state
 
 
-def token_factor(session: Session, modulation: Any) -> TokenFactor | TokenShaping | None:
-    """Return what multiplies tokens under these settings; None where nothing does."""
+Factor = TokenFactor | TokenShaping
+
+
+def token_factor(trainer: Any, modulation: Any) -> Factor | None:
+    """Return the factor of these settings on each token's update; None where there is none."""
     if modulation is None or isinstance(modulation, WReinforce):  # W-REINFORCE is of rows
         return None
     if isinstance(modulation, Shaping):
-        return TokenShaping(session, modulation)
-    return TokenFactor(session, modulation)
+        return TokenShaping(trainer, modulation)
+    return TokenFactor(trainer, modulation)
 
 
-def _check_ratio(session: Session) -> None:
+def _check_ratio(trainer: Any) -> None:
     """Refuse losses in which a token's gradient is not its own ratio times its advantage."""
-    trainer = session.trainer
-    if session.is_rloo:
+    if is_rloo(trainer):
         found = "RLOO's, with one ratio per sequence"
     elif trainer.importance_sampling_level != "token":
         found = f"importance_sampling_level={trainer.importance_sampling_level!r}"

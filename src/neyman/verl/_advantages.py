@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neyman import formulas
+from neyman.controller import Batch, advantages
 from neyman.errors import ArgumentError
-from neyman.step.batch import Batch
+from neyman.hosts.weights import row_weights
 from neyman.strategy import Strategy
 
 Float = NDArray[np.float64]
@@ -87,19 +88,10 @@ def row_factors(
     Returns:
         Factors [rows]; all 1 where verl's own view of the batch is right to the bit.
     """
-    padding = places < 0
-    groups, copies = np.where(padding, -1, batch.groups[places]), np.where(padding, 0, batch.copies[places])
-    factors = formulas.prompt_weights(
-        groups,
-        tokens,
-        prompt_weight=strategy.prompt_weight,
-        aggregation=aggregation,
-        trained=~padding & (batch.weights[places] > 0.0),
-        copies=copies if (copies > 1).any() else None,
-    )
+    factors = row_weights(batch, tokens, strategy, aggregation, places=places)
     if mini_batches is not None and aggregation == "token_mean" and (factors != 1.0).any():
         factors = factors * _undivided(tokens, mini_batches)
-    factors[~padding & silent[places]] = 0.0
+    factors[(places >= 0) & silent[places]] = 0.0
     return factors
 
 
@@ -141,31 +133,19 @@ def without_signal(batch: Batch, config: Any) -> Bool:
     return silent
 
 
-def check_baseline(config: Any, strategy: Strategy) -> None:
-    """Refuse a baseline over rollouts that do not train where it cannot be computed.
-
-    Raises:
-        ArgumentError: another estimator than GRPO's and RLOO's, or a KL penalty inside the reward.
-    """
-    if strategy.baseline != "group":
-        return
+def baseline_problem(config: Any) -> str | None:
+    """Return why a baseline cannot hold rollouts that do not train, with the way out; None where it can."""
     name = str(config.algorithm.adv_estimator)
     if _ESTIMATORS.get(name) not in ("grpo", "rloo"):
-        raise ArgumentError(
-            f"strategy {strategy.name!r} compares rewards with all rollouts of the prompt (baseline='group'), which is "
-            f"there for algorithm.adv_estimator=grpo and rloo, got {name}: use one of them, or "
-            "++neyman.options.baseline=rows"
-        )
+        return f"that is there for algorithm.adv_estimator=grpo and rloo, got {name}: use one of them"
     if config.algorithm.use_kl_in_reward:
-        raise ArgumentError(
-            f"strategy {strategy.name!r} compares rewards with all rollouts of the prompt (baseline='group'), and the "
-            "KL penalty of algorithm.use_kl_in_reward=true is known of the trained rows alone: set it to false "
-            "(actor.use_kl_loss puts the penalty into the loss), or ++neyman.options.baseline=rows"
+        return (
+            "the KL penalty of algorithm.use_kl_in_reward=true is known of the trained rows alone: set it to false "
+            "(actor.use_kl_loss puts the penalty into the loss)"
         )
+    return None
 
 
 def with_spares(batch: Batch, estimator: str) -> Float:
     """Return each rollout's advantage, by verl's formula, where the baseline holds rollouts that do not train too."""
-    rewards = np.concatenate([batch.rewards, batch.spare_rewards])
-    groups = np.concatenate([batch.groups, batch.spare_groups])
-    return formulas.group_advantages(rewards, groups, estimator=estimator, eps=_EPS)[: len(batch)]
+    return advantages(batch, batch.rewards, estimator=estimator, eps=_EPS)

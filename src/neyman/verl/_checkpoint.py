@@ -6,17 +6,12 @@ resume has it whole.
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
 from neyman._files import checkpoints
-from neyman.controller import Controller
 from neyman.errors import StateError
-from neyman.hosts.identity import differences
-
-_log = logging.getLogger("neyman")
-_FRESH = "++neyman.accept_strategy_change=true"
+from neyman.hosts.run import HostRun
 
 
 def folder_of(config: Any, step: int) -> Path:
@@ -31,70 +26,32 @@ def resumed_folder(config: Any, step: int) -> Path:
     return folder_of(config, step)
 
 
-def save(folder: Path, controller: Controller, prompts: str, strategy: dict[str, Any]) -> None:
-    """Write the controller's state.
-
-    Args:
-        folder: the part's folder; it is made.
-        controller: between two steps.
-        prompts: a hash of the training prompts.
-        strategy: its description (`neyman.hosts.identity.describe`).
-    """
+def save(folder: Path, run: HostRun) -> None:
+    """Write a run's state into a folder, which is made."""
     checkpoints.begin(folder)
-    checkpoints.seal(
-        folder, {"prompts": prompts, "strategy": strategy, "controller": controller.state_dict()}
-    )
+    checkpoints.seal(folder, run.state())
 
 
-def load(
-    folder: Path, controller: Controller, prompts: str, strategy: dict[str, Any], *, accepts_change: bool
-) -> None:
-    """Restore the controller's state.
+def load(folder: Path, run: HostRun, *, accepts_stock: bool) -> None:
+    """Restore a run's state.
 
     Args:
         folder: the part's folder.
-        controller: fresh.
-        prompts: a hash of the training prompts.
-        strategy: its description.
-        accepts_change: begin anew where the checkpoint is of a run without neyman, and let a belief of other
-            settings begin anew.
+        run: fresh.
+        accepts_stock: begin the strategy anew where the checkpoint is of a run without neyman.
 
     Raises:
         StateError: none of ours, damaged, of other prompts or another strategy; the message has the way out.
     """
-    if not folder.is_dir():
-        if not accepts_change:
-            raise StateError(
-                f"{folder.parent} was written without neyman: give {_FRESH} to begin the strategy anew on its weights, "
-                "or go on with trainer.v1.trainer_mode=sync"
-            )
-        _log.warning("%s was written without neyman: the strategy begins anew on its weights", folder.parent)
+    if folder.is_dir():
+        run.restore(_read(folder), folder)
         return
-    state = _read(folder)
-    if state.get("prompts") != prompts:
+    if not accepts_stock:
         raise StateError(
-            f"{folder} is of another training set: resume with that of the run (data.train_max_samples with "
-            "data.seed=null draws another at every start: set data.seed), or start a new run in another "
-            "trainer.default_local_dir"
+            f"{folder.parent} was written without neyman: {run.terms.accept_change} to begin the strategy anew on its "
+            "weights, or go on with trainer.v1.trainer_mode=sync"
         )
-    saved, changed = state.get("strategy"), differences(state.get("strategy"), strategy)
-    if changed and not accepts_change:
-        raise StateError(
-            f"{folder} was written under another strategy ({'; '.join(changed)}): resume with that one, or give "
-            f"{_FRESH} to go on under yours on purpose"
-        )
-    inner = state.get("controller")
-    if changed and isinstance(inner, dict) and not _has_belief(saved, strategy):
-        _log.warning("%s: the strategy has another belief now, which starts anew", folder)
-        inner = {**inner, "belief": controller.strategy.belief.state_dict()}
-    try:
-        controller.load_state_dict(inner)  # type: ignore[arg-type]  # what it is no mapping of, it says
-    except StateError as error:
-        raise StateError(f"{folder}: {error}") from error
-
-
-def _has_belief(saved: Any, strategy: dict[str, Any]) -> bool:
-    return isinstance(saved, dict) and saved.get("belief") == strategy["belief"]
+    run.warn(f"{folder.parent} was written without neyman: the strategy begins anew on its weights")
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -1,44 +1,81 @@
-"""Whether verl's configuration, its dataset and the strategy fit each other: said before a worker is started."""
+"""Whether verl's configuration, its dataset and the strategy fit each other, checked before a worker is started."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
 from typing import Any
 
-from neyman._checks import integer
 from neyman.errors import ArgumentError
-from neyman.hosts.dry_run import rehearse
+from neyman.hosts.refusals import check_baseline, check_prompts
+from neyman.hosts.run import HostRun
+from neyman.hosts.terms import Terms
 from neyman.strategy import Strategy
-from neyman.verl._advantages import check_baseline
+from neyman.verl._advantages import aggregation_of, baseline_problem, estimator_of
+from neyman.verl._prompts import Prompts
+from neyman.verl._settings import Settings
+
+_log = logging.getLogger("neyman")
 
 
-def rows_of(config: Any) -> int:
-    """Return the rollouts that verl trains in a step."""
-    return int(config.data.train_batch_size) * int(config.actor_rollout_ref.rollout.n)
-
-
-def budget_of(strategy: Strategy, max_rollouts: int | None, rows: int) -> int:
-    """Return the rollouts of a step that trains ``rows``.
+def terms_of(config: Any) -> Terms:
+    """Return verl's step in numbers, and verl's names for the settings behind them.
 
     Raises:
-        ArgumentError: a bound where the strategy leaves nothing to bound, or one below the rows.
+        ArgumentError: a loss whose averaging is not known.
     """
-    if strategy.close != "fixed_train":
-        if max_rollouts is None:
-            return rows
-        raise ArgumentError(
-            f"neyman.max_rollouts={max_rollouts} is for strategies that close with fixed_train; {strategy.name!r} "
-            f"closes with {strategy.close} and generates exactly the {rows} rollouts of data.train_batch_size * "
-            "rollout.n: leave max_rollouts out"
-        )
-    if max_rollouts is None:
-        return 4 * rows
-    if integer("neyman.max_rollouts", max_rollouts) < rows:
-        raise ArgumentError(
-            f"neyman.max_rollouts must be at least the {rows} rollouts that a step trains (data.train_batch_size * "
-            f"rollout.n), got {max_rollouts}; leave it out for {4 * rows}"
-        )
-    return max_rollouts
+    size = int(config.actor_rollout_ref.rollout.n)
+    return Terms(
+        rows=int(config.data.train_batch_size) * size,
+        group_size=size,
+        aggregation=aggregation_of(config),
+        batch="step",
+        group_setting="actor_rollout_ref.rollout.n",
+        batch_settings="data.train_batch_size",
+        loss_setting="actor_rollout_ref.actor.loss_agg_mode=token-mean",
+        max_rollouts="neyman.max_rollouts",
+        option="++neyman.options.{name}={value}",
+        accept_change="give ++neyman.accept_strategy_change=true",
+        new_run="start a new run in another trainer.default_local_dir (data.train_max_samples with data.seed=null "
+        "draws another training set at every start: set data.seed)",
+        filler="verl's padding rows",
+    )
+
+
+def open_run(config: Any, settings: Settings, strategy: Strategy, prompts: Prompts) -> HostRun:
+    """Return the strategy's run in verl, once everything about it fits.
+
+    Args:
+        config: verl's configuration.
+        settings: its section ``neyman``.
+        strategy: of the settings.
+        prompts: the training prompts.
+
+    Raises:
+        ArgumentError: settings that contradict each other; the message has the way out.
+    """
+    terms, strategy = terms_of(config), strategy.with_options(estimator=estimator_of(config))
+    for kept in ("max_age", "replay_age"):
+        if steps := getattr(strategy, kept):
+            raise ArgumentError(
+                f"strategy {strategy.name!r} keeps rollouts for later steps ({kept}={steps}), and verl's queue is "
+                f"emptied after each: set {terms.with_option(kept, 0)}"
+            )
+    check_baseline(strategy, terms, baseline_problem(config))
+    check_prompts(len(prompts.ids), terms, f"lower data.train_batch_size={terms.prompts}")
+    return HostRun(
+        strategy,
+        terms,
+        ids=prompts.ids,
+        texts=prompts.texts,
+        digest=prompts.digest,
+        warn=_log.warning,
+        max_rollouts=settings.max_rollouts,
+        retries=settings.retries,
+        seed=settings.seed,
+        features=settings.resolved_features(),
+        accepts_change=settings.accept_strategy_change,
+        fill="none",
+    )
 
 
 def check_config(config: Any) -> None:
@@ -102,38 +139,3 @@ def _check_sampling(config: Any) -> None:
             "trainer.v1.sampler.custom_sampler replaces what neyman replaces: take it out, or train with "
             "trainer.v1.trainer_mode=sync"
         )
-
-
-def check_strategy_fits(
-    config: Any, strategy: Strategy, ids: Sequence[int], budget: int, aggregation: str
-) -> None:
-    """Refuse a strategy whose numbers do not fit a step, or that keeps rollouts for later ones.
-
-    Raises:
-        ArgumentError: names the numbers and the way out.
-    """
-    if strategy.max_age or strategy.replay_age:
-        kept = "max_age" if strategy.max_age else "replay_age"
-        raise ArgumentError(
-            f"strategy {strategy.name!r} keeps rollouts for later steps ({kept}={getattr(strategy, kept)}), and verl's "
-            f"queue is emptied after each: set ++neyman.options.{kept}=0"
-        )
-    check_baseline(config, strategy)
-    if strategy.prompt_weight == "equal_tokens" and aggregation != "token_mean":
-        raise ArgumentError(
-            f"strategy {strategy.name!r} gives every prompt the same tokens (prompt_weight='equal_tokens'), which is "
-            "for actor_rollout_ref.actor.loss_agg_mode=token-mean: set that, or ++neyman.options.prompt_weight=equal"
-        )
-    rows, brought = rows_of(config), int(config.data.train_batch_size)
-    if len(ids) < brought:
-        raise ArgumentError(
-            f"the training dataset has {len(ids)} prompts, and data.train_batch_size={brought} takes as many different "
-            "ones: lower it, or add prompts"
-        )
-    try:
-        rehearse(strategy, budget, list(ids[:brought]), train_rows=rows, pool=ids, aggregation=aggregation)
-    except ArgumentError as error:
-        raise type(error)(
-            f"strategy {strategy.name!r} does not fit a step of {rows} rollouts (train_rows is data.train_batch_size="
-            f"{brought} x rollout.n={int(config.actor_rollout_ref.rollout.n)}): {error}"
-        ) from error

@@ -10,8 +10,7 @@ from torch.utils.data import Dataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from neyman.beliefs import Belief
-from neyman.presets import imported
+from neyman.hosts.prompts import prompt_text
 from neyman.randomness import fingerprint
 
 NUMBER = "neyman_number"
@@ -91,39 +90,8 @@ class Prompts:
             if key in getattr(frame, "column_names", ())
             else (self._dataset[i]["raw_prompt"] for i in self.ids)
         )
-        return [_text(prompt) for prompt in prompts]
+        return [prompt_text(prompt) for prompt in prompts]
 
     def digest(self) -> str:
         """Return a hash of all prompts in their order, to refuse a checkpoint of another dataset."""
         return fingerprint(self.texts())
-
-    def register(self, belief: Belief, features: str | None) -> None:
-        """Make the prompts known to a belief.
-
-        Args:
-            belief: the controller's.
-            features: see `neyman.verl.Settings`.
-
-        Raises:
-            ArgumentError: no such function, or features of another shape than a row for each prompt.
-        """
-        if features is None:
-            belief.register(list(self.ids))
-            return
-        from neyman.beliefs.embeddings import prompt_features  # noqa: PLC0415 (an extra)
-
-        model = imported("neyman.features", features) if ":" in features else features
-        belief.register(list(self.ids), prompt_features(self.texts(), model=model))
-
-
-def _text(prompt: Any) -> str:
-    if isinstance(prompt, str):
-        return prompt
-    return "\n".join(_words(message["content"]) for message in prompt)
-
-
-def _words(content: Any) -> str:
-    """Return the text of a message; of one with images or sounds its text parts, as the others have no fixed form."""
-    if not isinstance(content, list):
-        return str(content)
-    return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))

@@ -19,11 +19,9 @@ from typing import Any, final
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 
-from neyman.controller import Controller
+from neyman.controller import Batch, Controller, MissingReward, Outcome, Request, Status
 from neyman.errors import ContractError, RunFailedError
-from neyman.step.batch import Batch
-from neyman.step.messages import Outcome, Request, Status
-from neyman.step.missing import MissingReward
+from neyman.hosts.outcomes import outcome
 
 PARTITION = "train"
 _SETTLED = ("finished", "failure")
@@ -150,15 +148,12 @@ class Rounds:
                 error="its agent loop raised, or returned nothing; verl's log has it under _run_prompt",
             )
         reward, extra = verdicts[keys[-1]]
-        is_number = math.isfinite(reward)
-        verdict = self._success(reward, extra) if is_number else MissingReward(f"its reward is {reward}")
-        is_missing = isinstance(verdict, MissingReward)
-        return Outcome(
-            rollout_id=rollout_id,
-            prompt_id=prompt_id,
-            reward=verdict if is_missing else reward,
-            success=None if is_missing else bool(verdict),
-            n_tokens=sum(int(tags[key]["response_len"]) for key in keys),
+        return outcome(
+            rollout_id,
+            prompt_id,
+            reward,
+            self._success(reward, extra) if math.isfinite(reward) else None,
+            sum(int(tags[key]["response_len"]) for key in keys),
         )
 
     def take(self, batch: Batch) -> KVBatchMeta:

@@ -109,3 +109,12 @@ class Settings:
             field="neyman.strategy",
             options_field="++neyman.options",
         )
+
+    def resolved_features(self) -> Any:
+        """Return the name of a model, or the function that the setting names.
+
+        Raises:
+            ArgumentError: there is no such function.
+        """
+        is_path = self.features is not None and ":" in self.features
+        return imported("neyman.features", str(self.features)) if is_path else self.features

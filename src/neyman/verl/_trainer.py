@@ -7,10 +7,8 @@ groups by prompt and weighs. Two more keep state in the checkpoint.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -24,31 +22,16 @@ from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import response_to_nested
 
-from neyman.controller import Controller
+from neyman.controller import Batch, Controller, Request
 from neyman.errors import ContractError, RunFailedError
-from neyman.hosts.identity import describe
-from neyman.step._report import calibration
-from neyman.step.batch import Batch
-from neyman.step.ledger import Work
-from neyman.step.messages import Budget, Request, StopReason
 from neyman.verl import _checkpoint
-from neyman.verl._advantages import (
-    aggregation_of,
-    estimator_of,
-    mini_batches_of,
-    row_factors,
-    with_spares,
-    without_signal,
-)
-from neyman.verl._fit import budget_of, check_config, check_strategy_fits, rows_of
+from neyman.verl._advantages import estimator_of, mini_batches_of, row_factors, with_spares, without_signal
+from neyman.verl._fit import check_config, open_run
 from neyman.verl._prompts import NUMBER, Prompts, distinct, numbered
 from neyman.verl._rounds import PARTITION, Rounds
 from neyman.verl._settings import Settings
 from neyman.verl._success import Success
 from neyman.verl._tokens import modulation_of, token_factor
-
-_HOPELESS = 10  # steps in a row without any valid result
-_log = logging.getLogger("neyman")
 
 
 @register_trainer("neyman_sync")
@@ -84,23 +67,8 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
         self.train_dataloader = numbered(self.train_dataloader)  # type: ignore[has-type]
         self._prompts = Prompts(self.train_dataset)
         strategy = self._settings.build_strategy(group_size=int(config.actor_rollout_ref.rollout.n))
-        strategy = strategy.with_options(estimator=estimator_of(config))
-        self._aggregation = aggregation_of(config)
-        budget = budget_of(strategy, self._settings.max_rollouts, rows_of(config))
-        check_strategy_fits(config, strategy, self._prompts.ids, budget, self._aggregation)
         self._modulation = modulation_of(config, strategy)
-        self._identity = describe(strategy)
-        self.controller = Controller(
-            strategy,
-            Budget(rollouts=budget),
-            train_rows=rows_of(config),
-            pool=self._prompts.ids,
-            retries=self._settings.retries,
-            seed=self._settings.seed,
-            fill="none",
-            aggregation=self._aggregation,
-        )
-        self._prompts.register(self.controller.strategy.belief, self._settings.features)
+        self._run = open_run(config, self._settings, strategy, self._prompts)
         self._rounds = Rounds(
             self.controller,
             self._submit,
@@ -111,6 +79,11 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
         self._drawn: Batch | None = None
         self._places: dict[str, int] = {}
         self._began = 0.0
+
+    @property
+    def controller(self) -> Controller:
+        """The controller of the run: its ledger, the belief, the last step's groups."""
+        return self._run.controller
 
     def _build_replay_buffer(self) -> Any:
         return _Buffer(super()._build_replay_buffer(), self)
@@ -147,44 +120,20 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
         Raises:
             RunFailedError: ten steps in a row without any rollout to train on.
         """
-        for failed in range(1, _HOPELESS + 1):
+        while True:
             batch = self._rounds.finish()
             taken = self._rounds.take(batch)
-            if len(taken):
+            self._run.check(batch)
+            if len(batch):
                 break
-            cause = self._cause(batch)
-            _log.warning("step %d brought no rollout to train on: %s", self.controller.step, cause)
-            if failed == _HOPELESS:
-                raise RunFailedError(f"{failed} steps in a row brought no rollout to train on: {cause}")
-            self._begin()
+            self._begin()  # verl's step cannot go on without a row
         self._drawn = batch
         self._places = {
             key: place
             for place, rollout_id in enumerate(batch.rollout_ids.tolist())
             for key in self._rounds.drawn.keys[rollout_id]
         }
-        self.controller.record_seconds(Work.GENERATION, time.monotonic() - self._began)
-        return taken, self._numbers(batch)
-
-    def _cause(self, batch: Batch) -> str:
-        """Say why a step has nothing to train on, in verl's terms."""
-        if batch.stop_reason is StopReason.FAILED:
-            return self.controller.first_error or "no rollout has a valid result"
-        return (
-            f"{batch.report['rollouts']:.0f} rollouts were drawn, and no group has both outcomes. Raise "
-            "neyman.max_rollouts or rollout.n, take prompts that are neither always nor never solved, or a strategy "
-            "that trains all it draws (++neyman.strategy=vip)"
-        )
-
-    def _numbers(self, batch: Batch) -> dict[str, float]:
-        ledger = self.controller.ledger
-        numbers = {
-            **batch.report,
-            "rollouts_total": ledger.requested,
-            "tokens_total": ledger.tokens(),
-            **calibration(self.controller.group_reports),
-        }
-        return {f"neyman/{name}": float(value) for name, value in numbers.items()}
+        return taken, self._run.metrics(batch, time.monotonic() - self._began)
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         drawn = self._drawn
@@ -216,7 +165,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
             places,
             mask.sum(-1).numpy(),
             self.controller.strategy,
-            self._aggregation,
+            self._run.terms.aggregation,
             silent=without_signal(drawn, self.config),
             mini_batches=self._mini_batches(len(places)),
         )
@@ -244,25 +193,15 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
         fields = tu.get_tensordict({"uid": groups})
         tq.kv_batch_put(keys=[key for key, _ in real], partition_id=batch.partition_id, fields=fields)
 
-    @cached_property
-    def _digest(self) -> str:
-        return self._prompts.digest()
-
     def _save_checkpoint(self) -> None:
-        folder = _checkpoint.folder_of(self.config, self.global_steps)
-        _checkpoint.save(folder, self.controller, self._digest, self._identity)
+        _checkpoint.save(_checkpoint.folder_of(self.config, self.global_steps), self._run)
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         if self.global_steps:
-            _checkpoint.load(
-                _checkpoint.resumed_folder(self.config, self.global_steps),
-                self.controller,
-                self._digest,
-                self._identity,
-                accepts_change=self._settings.accept_strategy_change,
-            )
+            folder = _checkpoint.resumed_folder(self.config, self.global_steps)
+            _checkpoint.load(folder, self._run, accepts_stock=self._settings.accept_strategy_change)
 
 
 @final
