@@ -1,1 +1,1 @@
-"""The logic that every adapter to a trainer needs, once: `run` puts it together, `terms` has the trainer's words."""
+"""The logic that every adapter to a trainer needs, once: `run` puts it together, in the words of `terms`."""

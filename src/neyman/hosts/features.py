@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from neyman.beliefs import Belief
 from neyman.errors import ArgumentError
-from neyman.randomness import PromptId
+from neyman.hosts.terms import TrainingPrompts
 
 
 def register_prompts(
-    belief: Belief,
-    ids: Sequence[PromptId] | None,
-    features: Any,
-    *,
-    texts: Callable[[], list[str]],
-    warn: Callable[[str], None],
+    belief: Belief, prompts: TrainingPrompts, features: Any, warn: Callable[[str], None]
 ) -> None:
     """Make the training prompts known to the belief.
 
     Args:
         belief: the controller's belief.
-        ids: all prompts; None for a stream, whose prompts are not known before they come.
+        prompts: the training prompts.
         features: None, an array [prompts, dimensions], a callable from texts to such an array, or the name of an
-            embedding model.
-        texts: returns the prompts' texts, in the order of ``ids``; called where features are to be computed.
+            embedding model. None are computed where the belief uses none.
         warn: takes a warning.
 
     Raises:
         ArgumentError: features for a stream, or another number of rows than prompts.
-
-    Cost: where the belief uses no features, none are computed.
     """
-    if ids is None:
+    if prompts.ids is None:
         if features is not None:
             raise ArgumentError(
                 "features need a dataset with a length, and this one streams: pass a map-style dataset or features=None"
             )
         return
-    is_computed = isinstance(features, str) or callable(features)
+    ids, is_computed = list(prompts.ids), isinstance(features, str) or callable(features)
     if features is not None and not belief.uses_features:
         warn(
             f"features are given, but the strategy's belief {type(belief).__name__} makes nothing of them: leave "
@@ -49,15 +41,15 @@ def register_prompts(
         )
         features = None if is_computed else features
     if features is None:
-        belief.register(list(ids))
+        belief.register(ids)
         return
     if is_computed:
         from neyman.beliefs.embeddings import prompt_features  # noqa: PLC0415 (an extra)
 
-        features = prompt_features(texts(), model=features)
+        features = prompt_features(prompts.texts(), model=features)
     array = np.asarray(features)
     if array.ndim != 2 or len(array) != len(ids):
         raise ArgumentError(
             f"features must have one row per training prompt ({len(ids)}), got shape {array.shape}"
         )
-    belief.register(list(ids), array)
+    belief.register(ids, array)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, final
 
-from neyman.controller import Batch, Budget, Controller
+from neyman.controller import Batch, Budget, Controller, calibration
+from neyman.errors import StateError
 from neyman.hosts.alarms import Alarms
 from neyman.hosts.budget import rollouts_per_step
 from neyman.hosts.dry_run import check_step
 from neyman.hosts.features import register_prompts
-from neyman.hosts.identity import describe
-from neyman.hosts.metrics import step_metrics
-from neyman.hosts.refusals import check_prompt_weight
-from neyman.hosts.resume import restore_run, run_state
-from neyman.hosts.terms import Terms
-from neyman.randomness import PromptId
+from neyman.hosts.identity import describe, differences
+from neyman.hosts.terms import Terms, TrainingPrompts
 from neyman.strategy import Strategy
-
-Warn = Callable[[str], None]
 
 
 @final
@@ -29,17 +24,12 @@ class HostRun:
     Args:
         strategy: the strategy, with the estimator that the trainer's settings ask for.
         terms: the trainer's step.
-        ids: all prompts; None for a stream.
-        texts: returns the prompts' texts, in the order of ``ids``.
-        digest: returns a hash of the training prompts.
+        prompts: the training prompts.
         warn: takes a warning.
         max_rollouts: the user's bound on the rollouts of a step.
-        retries: re-draws of failed rollouts, as a share of the budget in [0, 1].
-        seed: of the strategy's own draws.
         features: see `neyman.hosts.features.register_prompts`.
         accepts_change: whether a checkpoint of another strategy may be resumed.
-        divisor: ranks that share a batch.
-        fill: as `neyman.Controller` has it.
+        controller: further arguments of `neyman.Controller`: retries, seed, divisor, fill.
 
     Raises:
         ArgumentError: settings that contradict each other or the trainer; the message has the way out.
@@ -49,48 +39,34 @@ class HostRun:
         self,
         strategy: Strategy,
         terms: Terms,
+        prompts: TrainingPrompts,
+        warn: Callable[[str], None],
         *,
-        ids: Sequence[PromptId] | None,
-        texts: Callable[[], list[str]],
-        digest: Callable[[], str],
-        warn: Warn,
         max_rollouts: int | None,
-        retries: float,
-        seed: int,
         features: Any,
         accepts_change: bool,
-        divisor: int = 1,
-        fill: str = "copies",
+        **controller: Any,
     ) -> None:
         self.terms, self.warn = terms, warn
-        self._digest, self._accepts_change = digest, accepts_change
-        self.budget = rollouts_per_step(strategy, max_rollouts, terms)
-        check_prompt_weight(strategy, terms)
-        check_step(strategy, self.budget, terms, pool=ids, warn=warn)
-        self.identity = describe(strategy)
+        self._prompts, self._accepts_change = prompts, accepts_change
+        budget = rollouts_per_step(strategy, max_rollouts, terms)
+        check_step(strategy, budget, terms, pool=prompts.ids, warn=warn)
+        self._identity = describe(strategy)
         self.controller = Controller(
             strategy,
-            Budget(rollouts=self.budget),
+            Budget(rollouts=budget),
             train_rows=terms.rows,
-            divisor=divisor,
-            pool=ids,
-            retries=retries,
-            seed=seed,
-            fill=fill,
+            pool=prompts.ids,
             aggregation=terms.aggregation,
+            **controller,
         )
-        register_prompts(self.controller.strategy.belief, ids, features, texts=texts, warn=warn)
-        self._alarms = Alarms(self.controller, self.budget, terms, warn)
+        register_prompts(self.strategy.belief, prompts, features, warn)
+        self._alarms = Alarms(self.controller, budget, terms, warn)
 
     @property
     def strategy(self) -> Strategy:
         """The strategy, with the controller's own belief."""
         return self.controller.strategy
-
-    @cached_property
-    def prompts(self) -> str:
-        """A hash of the training prompts, to refuse a checkpoint of another dataset."""
-        return self._digest()
 
     def check(self, batch: Batch) -> None:
         """Warn where a step's batch teaches little.
@@ -101,30 +77,72 @@ class HostRun:
         self._alarms.check(batch)
 
     def metrics(self, batch: Batch, generation_seconds: float) -> dict[str, float]:
-        """Return the numbers of the step, named ``neyman/...``."""
-        return step_metrics(self.controller, batch, generation_seconds)
-
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, JSON-safe."""
-        return run_state(self.controller, self.prompts, self.identity)
-
-    def restore(self, state: Mapping[str, Any], where: object) -> None:
-        """Restore what `state` returned.
+        """Return the numbers of a closed step, named ``neyman/...``.
 
         Args:
-            state: what was saved.
+            batch: the step's batch.
+            generation_seconds: from the step's beginning to its last verdict. They are no part of the ledger, so that
+                a resumed run has the state of one that never stopped.
+        """
+        numbers = {
+            **batch.report,
+            **calibration(self.controller.group_reports),
+            "rollouts_total": self.controller.ledger.requested,
+            "tokens_total": self.controller.ledger.tokens(),
+            "generation_seconds": generation_seconds,
+        }
+        return {f"neyman/{name}": float(value) for name, value in numbers.items()}
+
+    @cached_property
+    def _digest(self) -> str:
+        return self._prompts.digest()
+
+    def state(self) -> dict[str, Any]:
+        """Return the part of a checkpoint that is the same in every trainer, JSON-safe."""
+        return {
+            "prompts": self._digest,
+            "strategy": self._identity,
+            "controller": self.controller.state_dict(),
+        }
+
+    def restore(self, state: Mapping[str, Any], where: object) -> None:
+        """Restore what `state` returned, when it is of this run's prompts and strategy.
+
+        Args:
+            state: the saved state.
             where: the file that it was read from, for messages.
 
         Raises:
             StateError: other prompts, another strategy, or a damaged state; the message has the way out.
         """
-        restore_run(
-            self.controller,
-            state,
-            where=where,
-            prompts=self.prompts,
-            strategy=self.identity,
-            accepts_change=self._accepts_change,
-            terms=self.terms,
-            warn=self.warn,
-        )
+        if state.get("prompts") != self._digest:
+            raise StateError(
+                f"{where} has prompts {state.get('prompts')!r}, this run has {self._digest!r}: it is of another "
+                f"dataset; resume with that of the run, or {self.terms.new_run}"
+            )
+        try:
+            self.controller.load_state_dict(self._under_this_strategy(state, where))
+        except StateError as error:
+            raise StateError(f"{where}: {error}") from error
+
+    def _under_this_strategy(self, state: Mapping[str, Any], where: object) -> Any:
+        """Return the controller's state when it is of this run's strategy, or the change of strategy is accepted."""
+        saved, inner = state.get("strategy"), state.get("controller")
+        changed = differences(saved, self._identity)
+        if not changed or not isinstance(inner, Mapping):
+            return inner  # anything but a mapping is refused by the controller
+        if not self._accepts_change:
+            raise StateError(
+                f"the run was trained under another strategy ({'; '.join(changed)}): resume with that one, or "
+                f"{self.terms.accept_change} to go on under yours on purpose"
+            )
+        if (carried := inner.get("carried")) and not self.strategy.max_age:
+            zero, one = (self.terms.with_option("max_age", age) for age in (0, 1))
+            raise StateError(
+                f"the run carries {len(carried)} groups over to its next step, which {zero} leaves no place for: "
+                f"resume under a strategy with {one}, or from another checkpoint"
+            )
+        if not isinstance(saved, Mapping) or saved.get("belief") != self._identity["belief"]:
+            self.warn(f"{where}: the strategy has another belief now, which starts anew")
+            return {**inner, "belief": self.strategy.belief.state_dict()}
+        return inner

@@ -1,9 +1,29 @@
-"""A trainer's step in numbers, and the trainer's own names for the settings behind them."""
+"""A trainer as its strategy meets it: the step in numbers, the names of the settings behind them, and the prompts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Protocol, final
+
+from neyman.randomness import PromptId
+
+
+class TrainingPrompts(Protocol):
+    """The training prompts as an adapter knows them."""
+
+    @property
+    def ids(self) -> Sequence[PromptId] | None:
+        """All prompts, in the order of the dataset; None for a stream."""
+        ...
+
+    def texts(self) -> list[str]:
+        """Return the text of each prompt, in the order of ``ids``."""
+        ...
+
+    def digest(self) -> str:
+        """Return a hash of the prompts, to refuse a checkpoint of another dataset."""
+        ...
 
 
 @final

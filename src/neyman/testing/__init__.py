@@ -13,6 +13,11 @@ try:
 except ImportError as _error:
     raise _missing_extra(_error.name or "pytest", "testing", "neyman.testing") from _error
 
+from neyman.testing._adapter import HostSuite as HostSuite
+from neyman.testing._adapter_case import HostCase as HostCase
+from neyman.testing._adapter_case import HostDriver as HostDriver
+from neyman.testing._adapter_case import HostRecord as HostRecord
+from neyman.testing._adapter_case import HostStep as HostStep
 from neyman.testing._allocate import AllocateSuite as AllocateSuite
 from neyman.testing._belief import BeliefSuite as BeliefSuite
 from neyman.testing._contract import BrokenContract as BrokenContract
@@ -27,6 +32,11 @@ __all__ = [
     "BeliefSuite",
     "BrokenContract",
     "Host",
+    "HostCase",
+    "HostDriver",
+    "HostRecord",
+    "HostStep",
+    "HostSuite",
     "SelectSuite",
     "StrategySuite",
     "VerdictSuite",

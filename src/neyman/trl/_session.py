@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from neyman.controller import Batch, Controller, Request
 from neyman.errors import ContractError, RunFailedError
 from neyman.hosts.outcomes import outcome
-from neyman.hosts.refusals import check_baseline
+from neyman.hosts.refusals import check_baseline, check_prompt_weight
 from neyman.hosts.run import HostRun
 from neyman.hosts.weights import row_weights
 from neyman.modulation import WReinforce
@@ -103,6 +103,7 @@ class Session:
         named = estimator_of(trainer, strategy, scores_itself=self._positive is not None)
         check_rounds(trainer, strategy)
         check_carry_over(trainer, strategy)
+        check_prompt_weight(strategy, terms)
         check_baseline(strategy, terms, baseline_problem(trainer))
         if self.prompts.ids is None:
             check_stream(trainer, strategy)
@@ -111,15 +112,13 @@ class Session:
         self.run = HostRun(
             strategy.with_options(estimator=named, modulation=modulation),
             terms,
-            ids=self.prompts.ids,
-            texts=self.prompts.texts,
-            digest=self.prompts.digest,
-            warn=warner(trainer),
+            self.prompts,
+            warner(trainer),
             max_rollouts=max_rollouts,
-            retries=0.0 if generates_once(trainer) else retries,
-            seed=int(trainer.args.seed),
             features=features,
             accepts_change=accepts_strategy_change,
+            retries=0.0 if generates_once(trainer) else retries,
+            seed=int(trainer.args.seed),
             divisor=self.ranks.world,
         )
         self.checkpoint = Checkpoint(trainer, self.run, self.ranks, self.generation.store, self.token_factor)

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from neyman.errors import ArgumentError
-from neyman.hosts.refusals import check_baseline, check_prompts
+from neyman.hosts.refusals import check_baseline, check_prompt_weight, check_prompts
 from neyman.hosts.run import HostRun
 from neyman.hosts.terms import Terms
 from neyman.strategy import Strategy
@@ -60,20 +60,19 @@ def open_run(config: Any, settings: Settings, strategy: Strategy, prompts: Promp
                 f"strategy {strategy.name!r} keeps rollouts for later steps ({kept}={steps}), and verl's queue is "
                 f"emptied after each: set {terms.with_option(kept, 0)}"
             )
+    check_prompt_weight(strategy, terms)
     check_baseline(strategy, terms, baseline_problem(config))
     check_prompts(len(prompts.ids), terms, f"lower data.train_batch_size={terms.prompts}")
     return HostRun(
         strategy,
         terms,
-        ids=prompts.ids,
-        texts=prompts.texts,
-        digest=prompts.digest,
-        warn=_log.warning,
+        prompts,
+        _log.warning,
         max_rollouts=settings.max_rollouts,
-        retries=settings.retries,
-        seed=settings.seed,
         features=settings.resolved_features(),
         accepts_change=settings.accept_strategy_change,
+        retries=settings.retries,
+        seed=settings.seed,
         fill="none",
     )
 
