@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trl import GRPOTrainer, RLOOTrainer
+from trl import GRPOTrainer
 
 from neyman.hosts.run import HostRun
 from neyman.testing import BrokenContract, HostCase, HostRecord, HostStep, HostSuite

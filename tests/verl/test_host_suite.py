@@ -91,7 +91,12 @@ class Loops:
         key, tokens = f"{uid}_{session}_0", 1 + len(answer[1]) % 3
         scores = torch.zeros(tokens)
         scores[-1] = reward
-        self._queue.tags[key] = {"status": "success", "response_len": tokens, "seq_len": tokens + 2, "global_steps": step}
+        self._queue.tags[key] = {
+            "status": "success",
+            "response_len": tokens,
+            "seq_len": tokens + 2,
+            "global_steps": step,
+        }
         self._queue.fields[key] = {
             "uid": uid,
             "rm_scores": scores,
@@ -121,10 +126,14 @@ class Driver:
         texts = {f"A{i % 10}{i // 10}{i * 7 % 10}=": i for i in case.prompts}
         queue = Queue()
         loops = Loops(queue, case, texts)
-        replaced = {name: getattr(queue, name) for name in ("kv_list", "kv_batch_get", "kv_batch_put", "kv_clear")}
+        replaced = {
+            name: getattr(queue, name) for name in ("kv_list", "kv_batch_get", "kv_batch_put", "kv_clear")
+        }
         with patch.multiple(transfer_queue, **replaced), patch(f"{__name__}.STRATEGY", case.strategy):
             trainer = self._trainer(case, out, texts, loops)
-            steps = [self._step(trainer, number, loops, queue, case) for number in self._numbers(trainer, case)]
+            steps = [
+                self._step(trainer, number, loops, queue, case) for number in self._numbers(trainer, case)
+            ]
         checkpoint = out / f"global_step_{case.save_after}" if case.save_after else None
         return HostRecord(steps=steps, controller=getattr(trainer, "controller", None), checkpoint=checkpoint)
 
@@ -223,7 +232,9 @@ def zeros_for_missing(rollout_id: int, prompt_id: Any, reward: float, success: A
     from neyman.hosts.outcomes import outcome
 
     is_missing = reward != reward
-    return outcome(rollout_id, prompt_id, 0.0 if is_missing else reward, False if is_missing else success, n_tokens)
+    return outcome(
+        rollout_id, prompt_id, 0.0 if is_missing else reward, False if is_missing else success, n_tokens
+    )
 
 
 BROKEN = {

@@ -22,11 +22,12 @@ from neyman.testing._contract import Suite, declared, during, expect, expect_sam
 from neyman.testing._host import through_json
 
 #: Metrics of a step of "uniform", without the prefix ``neyman/``; rollouts by fate stand there as they occur.
-METRICS = frozenset(
-    "rollouts tokens rows rows_filled groups groups_opened effective_groups effective_ratio group_size_mean "
-    "group_size_min group_size_max rounds success_rate prompts_visited coverage epoch belief_brier belief_log_loss "
-    "rollouts_total tokens_total generation_seconds".split()
-)
+METRICS = frozenset({
+    "rollouts", "tokens", "rows", "rows_filled", "groups", "groups_opened", "effective_groups",
+    "effective_ratio", "group_size_mean", "group_size_min", "group_size_max", "rounds", "success_rate",
+    "prompts_visited", "coverage", "epoch", "belief_brier", "belief_log_loss", "rollouts_total",
+    "tokens_total", "generation_seconds",
+})  # fmt: skip
 _LOST = (Fate.FAILED, Fate.TIMEOUT, Fate.ABORTED)
 _TOLERANCE = 2e-4  # relative; advantages are float32
 
@@ -126,7 +127,9 @@ class HostSuite(Suite):
                 left = Counter(found.generated)
                 left.subtract(real_rows(found))
                 what = "a row must be a rollout that was generated for its prompt, and train once"
-                expect(min(left.values()) >= 0, what, see=see, step=step, extra=[a for a in left if left[a] < 0])
+                expect(
+                    min(left.values()) >= 0, what, see=see, step=step, extra=[a for a in left if left[a] < 0]
+                )
                 self._expect_advantages(found, strategy, step, see)
 
     def test_unequal_groups_weigh_prompts_equally(self) -> None:
@@ -148,13 +151,17 @@ class HostSuite(Suite):
         factor = [len(found.rows) / (len(sizes) * sizes[prompt]) for prompt in groups.tolist()]
         expected = formulas.group_advantages(rewards, groups, estimator="grpo", eps=self.eps) * factor
         trained = found.advantages[places]
-        what = "a row's factor must be its advantage in its prompt's group, times rows / (prompts x group size)"
+        what = (
+            "a row's factor must be its advantage in its prompt's group, times rows / (prompts x group size)"
+        )
         expect(
             np.allclose(trained, expected, rtol=_TOLERANCE, atol=_TOLERANCE),
             what, see=see, step=step, strategy=strategy.name, trained=trained, expected=expected,
         )  # fmt: skip
         filler = np.delete(found.advantages, places)
-        expect(not filler.any(), "rows that only fill the batch must train nothing", see=see, advantages=filler)
+        expect(
+            not filler.any(), "rows that only fill the batch must train nothing", see=see, advantages=filler
+        )
 
     def test_missing_results_are_drawn_again_and_never_become_rewards(self) -> None:
         """None, NaN and an error are three ways to have no reward; none of them is a 0."""
@@ -218,16 +225,23 @@ class HostSuite(Suite):
         """What was learnt of other prompts must not be taken for these; another strategy is taken on purpose only."""
         see = "Resumption in a host"
         _, saved = self.train(preset("uniform"), see=see, steps=1, save_after=1)
-        resume = {"see": see, "steps": 2, "resume": saved.checkpoint}
+        resume: dict[str, Any] = {"see": see, "steps": 2, "resume": saved.checkpoint}
         message = refused(
             lambda: self.train(preset("uniform"), prompts=range(20, 32), **resume),
             StateError, "a checkpoint of another dataset", see=see,
         )  # fmt: skip
-        expect("another dataset" in message and "new run" in message, "a refusal must have a way out", see=see)
-        message = refused(
-            lambda: self.train(preset("vip"), **resume), StateError, "a checkpoint of another strategy", see=see
+        expect(
+            "another dataset" in message and "new run" in message, "a refusal must have a way out", see=see
         )
-        expect("accept_strategy_change" in message, "the refusal must name the setting that accepts it", see=see)
+        message = refused(
+            lambda: self.train(preset("vip"), **resume),
+            StateError,
+            "a checkpoint of another strategy",
+            see=see,
+        )
+        expect(
+            "accept_strategy_change" in message, "the refusal must name the setting that accepts it", see=see
+        )
         _, accepted = self.train(preset("vip"), accepts_change=True, **resume)
         what = "an accepted change of strategy must go on with the checkpoint's ledger"
         expect_same(self._ledger(accepted).steps, 2, what, see=see)
@@ -240,7 +254,12 @@ class HostSuite(Suite):
             controller, ledger = self._controller(record), self._ledger(record)
             held = len(controller.held_rollouts) - len(controller.replayable)
             spent = sum(len(found.generated) for found in record.steps) + ledger.rollouts(Fate.PADDING)
-            given = {"requested": ledger.requested, "generated": spent, "settled": ledger.rollouts(), "held": held}
+            given = {
+                "requested": ledger.requested,
+                "generated": spent,
+                "settled": ledger.rollouts(),
+                "held": held,
+            }
             what = "every rollout must be requested, generated and settled once"
             same = ledger.requested == spent == ledger.rollouts() + held
             expect(same, what, see=see, strategy=strategy.name, **given)
@@ -250,21 +269,32 @@ class HostSuite(Suite):
         see = "Metrics"
         case, record = self.train(preset("uniform"), see=see)
         for step, found in enumerate(record.steps):
-            ours = {name.removeprefix("neyman/"): value for name, value in found.metrics.items() if "neyman/" in name}
+            ours = {
+                name.removeprefix("neyman/"): value
+                for name, value in found.metrics.items()
+                if "neyman/" in name
+            }
             names = {name for name in ours if "/" not in name}
             what = "the metrics of a step of 'uniform' must have these names below neyman/"
             expect(names == METRICS, what, see=see, lacking=METRICS - names, unknown=names - METRICS)
             total = (step + 1) * case.rows
             what = "rollouts are per step, rollouts_total since the start"
             expect(
-                (ours["rollouts"], ours["rollouts_total"]) == (case.rows, total), what, see=see, step=step, metrics=ours
+                (ours["rollouts"], ours["rollouts_total"]) == (case.rows, total),
+                what,
+                see=see,
+                step=step,
+                metrics=ours,
             )
 
     def test_a_strategy_that_does_not_fit_is_refused_in_the_trainers_words(self) -> None:
         """Bounds that the step cannot meet, before anything is generated, with the setting that would."""
         see = "Refusals"
         message = refused(
-            lambda: self.train(preset("vip", lower=12), see=see), ArgumentError, "lower=12 for 4 prompts of 8", see=see
+            lambda: self.train(preset("vip", lower=12), see=see),
+            ArgumentError,
+            "lower=12 for 4 prompts of 8",
+            see=see,
         )
         named = f"{self.group_setting} to 12 or more" in message
         expect(named, f"the refusal must name {self.group_setting!r}", see=see, message=message)
@@ -286,7 +316,10 @@ class HostSuite(Suite):
         strategy = preset("dynamic-sampling", over_provision=4.0, max_age=1)
         if self.keeps_no_rollouts is not None:
             refused(
-                lambda: self.train(strategy, see=see), ArgumentError, "max_age=1 in a host that keeps none", see=see
+                lambda: self.train(strategy, see=see),
+                ArgumentError,
+                "max_age=1 in a host that keeps none",
+                see=see,
             )
         with declared("keeps_no_rollouts", self.keeps_no_rollouts, demand, see=see):
             try:
@@ -298,7 +331,11 @@ class HostSuite(Suite):
 
     @staticmethod
     def _controller(record: HostRecord) -> Any:
-        expect(record.controller, "a record of a training under a strategy must have its controller", see="A driver")
+        expect(
+            record.controller,
+            "a record of a training under a strategy must have its controller",
+            see="A driver",
+        )
         return record.controller
 
     def _ledger(self, record: HostRecord) -> Any:
