@@ -352,3 +352,25 @@ def test_columns_that_only_some_rewards_log_are_empty_elsewhere(bench: Any) -> N
     column = list(table["extra"]["first round"])
     assert {None} < set(column)
     assert all(said in (None, text) for said, text in zip(column, table["completion"], strict=True))
+
+
+def test_a_threshold_is_reached_though_trl_keeps_rewards_in_float32(bench: Any) -> None:
+    """The reward .9 comes back as 0.899999976 from TRL's gather, and is at the threshold .9 all the same."""
+
+    def nine(completions: list[str], **columns: Any) -> list[float]:
+        return [0.9 if len(c) >= 4 else 0.1 for c in completions]
+
+    run = bench.train(GRPOTrainer, uniform(), rewards=nine, max_steps=1, ours={"success": ("nine", 0.9)})
+    _, batch = run.batches[0]
+    assert set(batch.success.tolist()) == {0.0, 1.0}
+
+
+def test_the_cause_of_a_result_that_success_cannot_judge_is_reported(bench: Any) -> None:
+    run = bench.train(
+        GRPOTrainer,
+        uniform(),
+        rewards=exact,
+        max_steps=1,
+        ours={"success": lambda completions, **columns: [None] * len(completions)},
+    )
+    assert run.trainer.controller.first_error == "success could not tell"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,9 +97,3 @@ class HostDriver(Protocol):
             Exception: an error of the adapter or of the trainer, as it is.
         """
         ...
-
-
-def driver_of(made: Any) -> HostDriver:
-    """Return the driver that a suite made."""
-    driver: HostDriver = made
-    return driver
