@@ -9,7 +9,7 @@ from typing import Any
 
 from neyman._checks import integer, real
 from neyman.errors import ArgumentError
-from neyman.presets import strategy_by_name
+from neyman.presets import imported, strategy_by_name
 from neyman.strategy import Strategy
 
 
