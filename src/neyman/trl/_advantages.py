@@ -72,11 +72,7 @@ def estimator_of(trainer: Any, strategy: Strategy, *, scores_itself: bool) -> st
 
     The trainer's settings decide among the group baselines, whatever the strategy names: TRL has a trainer or a
     setting for each. REINFORCE++ has none, so that a strategy which names it is taken at its word.
-
-    Args:
-        trainer: a TRL trainer.
-        strategy: may name REINFORCE++.
-        scores_itself: whether a modulation brings advantages of its own (W-REINFORCE).
+    A modulation may bring advantages of its own, too (``scores_itself``: W-REINFORCE).
 
     Raises:
         ArgumentError: REINFORCE++ with a trainer, a setting or a modulation that asks for other advantages.
@@ -134,14 +130,9 @@ def _weighted_sum(trainer: Any, values: Float, matrix: Float) -> Float:
 
 
 def reward_of(trainer: Any, rewards: Sequence[float]) -> float:
-    """Return the sum of a row's rewards as the trainer's advantages take it (without RLOO's KL penalty).
+    """Return the weighted sum of a row's rewards, NaN where a function gave none, without RLOO's KL penalty.
 
-    Args:
-        trainer: for the weights, and the range that RLOO clips to.
-        rewards: one for each reward function, NaN where it gave none.
-
-    Returns:
-        The number; a `MissingReward` where no function gave one, or where TRL cannot compute with it.
+    It is a `MissingReward` where no function gave one, or where TRL cannot compute with it.
     """
     if (too_large := _overflow(trainer, rewards)) is not None:
         return too_large
@@ -188,7 +179,7 @@ def row_advantages(
 
     Args:
         trainer: for its settings.
-        batch: the step's batch.
+        batch: the step's.
         matrix: rewards [rows, functions], NaN in rows that are missing.
         rewards: final rewards [rows], RLOO's KL penalty included.
         spares: rewards [spares, functions] of the rollouts that do not train.

@@ -47,14 +47,7 @@ def note_behaviour(trainer: Any, rollouts: list[Rollout]) -> None:
 
 
 def restore_behaviour(trainer: Any, rollouts: list[Rollout], ages: list[int], output: dict[str, Any]) -> None:
-    """Put the noted log-probabilities of carried rollouts into this rank's part of TRL's batch.
-
-    Args:
-        trainer: the adapted trainer.
-        rollouts: this rank's rows.
-        ages: their ages in steps.
-        output: TRL's batch, changed in place.
-    """
+    """Put the noted log-probabilities of this rank's rows of an age above 0 into TRL's batch, in place."""
     carried = [i for i, age in enumerate(ages) if age > 0]
     anywhere = trainer.accelerator.gather(torch.tensor([len(carried)], device=trainer.accelerator.device))
     if not int(anywhere.sum()):

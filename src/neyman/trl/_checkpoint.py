@@ -63,13 +63,6 @@ class Checkpoint:
 
     ``neyman_process{rank}.safetensors`` holds each process's buffered generation and logs;
     ``neyman_state.json`` is written last, after every process is done, and so marks the checkpoint whole.
-
-    Args:
-        trainer: the adapted trainer.
-        run: the strategy's run.
-        ranks: the processes.
-        store: rollouts that later steps need.
-        factor: the token factor, if any.
     """
 
     def __init__(
@@ -118,10 +111,7 @@ class Checkpoint:
         self._is_finished = True
 
     def to_resume(self, wanted: str | bool | None) -> str | None:
-        """Return the checkpoint that ``train`` is to go on from, checked before anything is loaded.
-
-        Args:
-            wanted: the trainer's ``resume_from_checkpoint``; True takes the newest whole one.
+        """Return the checkpoint to go on from, checked before anything is loaded; True takes the newest whole one.
 
         Raises:
             StateError: it is not whole, or there is none.

@@ -27,16 +27,7 @@ from neyman.trl._success import Success, Verdict
 
 @final
 class Generation:
-    """Draws rollouts with the trainer's own methods and serves drawn ones back to it.
-
-    Args:
-        trainer: the adapted trainer.
-        prompts: the way from ids to rows.
-        success: how the verified outcome is read.
-        guard: has the faults of reward functions.
-        kept: errors that wait for the other processes.
-        ranks: the processes.
-    """
+    """Draws rollouts with the trainer's own methods and serves drawn ones back to it."""
 
     def __init__(
         self, trainer: Any, prompts: Prompts, success: Success, guard: Guard, kept: KeptErrors, ranks: Ranks
@@ -87,17 +78,7 @@ class Generation:
         completion_ids: Any,
         rewards: list[list[float]],
     ) -> list[Verdict]:
-        """Judge this rank's completions, without collectives.
-
-        Args:
-            rows: of the dataset.
-            prompts: of each row.
-            completions: of each row.
-            completion_ids: of each row.
-            rewards: [rows, reward functions], NaN where missing.
-
-        Returns:
-            The verdict of each row; the fault where a reward function failed on it.
+        """Return the verdict on each of this rank's rows, the fault where a reward function failed; no collectives.
 
         Raises:
             Exception: an error that this rank met before.
@@ -112,11 +93,7 @@ class Generation:
     def agreed_rows(
         self, wanted: list[tuple[int, PromptId]], prompt_ids: list[PromptId]
     ) -> list[dict[str, Any]]:
-        """Read this rank's rows of the dataset, when all ranks plan the same round.
-
-        Args:
-            wanted: the round's rollouts, as this rank plans them.
-            prompt_ids: the prompts of its own rows.
+        """Read this rank's rows of the dataset, once all ranks agree on the rollouts of the round.
 
         Raises:
             RunFailedError: the plans differ.

@@ -24,11 +24,6 @@ def held(trainer: Any, ranks: Ranks, trial: Any) -> Iterator[None]:
     All processes of a training share it, so the first takes it for all. Nothing is held where no checkpoint is
     written (``save_strategy="no"``), nor where the folder cannot be: then there is a warning.
 
-    Args:
-        trainer: the trainer.
-        ranks: its processes.
-        trial: the trial of a search over hyperparameters, which has a folder of its own; None for a plain training.
-
     Raises:
         RunFailedError: another process trains in it; on all processes.
     """

@@ -97,10 +97,7 @@ def set_metrics(trainer: Any, metrics: Mapping[str, Mapping[str, Sequence[float]
 def log_metrics(trainer: Any, numbers: Mapping[str, float], dead_share: float | None) -> None:
     """Add metrics of a step to the trainer's own, so that every tracker gets them.
 
-    Args:
-        trainer: the trainer.
-        numbers: by name.
-        dead_share: share of rows in zero-variance groups, which TRL takes to be of equal size; None leaves TRL's.
+    TRL takes groups to be of equal size in its own share of rows in zero-variance groups; None leaves that.
     """
     metrics = trainer._metrics["train"]  # noqa: SLF001
     for name, value in numbers.items():

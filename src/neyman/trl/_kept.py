@@ -17,13 +17,7 @@ from neyman.trl._ranks import Ranks
 
 @final
 class KeptErrors:
-    """Keeps the first error of this process until it can be shared.
-
-    Args:
-        trainer: the adapted trainer.
-        prompts: the training prompts, for the note on an error about their columns.
-        ranks: the processes.
-    """
+    """Keeps the first error of this process until it can be shared."""
 
     def __init__(self, trainer: Any, prompts: Prompts, ranks: Ranks) -> None:
         self._trainer, self._prompts, self._ranks = trainer, prompts, ranks
@@ -63,11 +57,7 @@ class KeptErrors:
         self.keep(error, f"scoring completions with {name}")
 
     def generated(self, generate: Callable[[], Any], instead: Callable[[int], Any]) -> Any:
-        """Return what is generated; where that fails, completions that end at once.
-
-        Args:
-            generate: generates.
-            instead: makes what TRL expects, of a token that ends a completion.
+        """Generate; where that fails, return completions ``instead``, made of a token that ends one at once.
 
         Raises:
             Exception: with one process, or where generation itself has collectives (a vLLM server or tensor parallel

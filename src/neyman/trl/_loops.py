@@ -35,10 +35,7 @@ def outlive_exits(trainer: Any) -> None:
     """Run the event loop of a trainer's async functions in a thread that no task in it can end.
 
     The loop is the same, so that what is bound to it stays so; only its thread is another one, from before the first
-    call on. The trainer stops it as it would its own.
-
-    Args:
-        trainer: the trainer, initialised; without such a loop nothing is done.
+    call on. The trainer stops it as it would its own. A trainer without such a loop is left alone.
     """
     for name in EVENT_LOOPS:
         loop, before = getattr(trainer, name, None), getattr(trainer, f"{name}_thread", None)

@@ -23,9 +23,9 @@ def check_own_prompts(
 
     Args:
         trainer: the adapted trainer.
-        prompts: what the function was called with, one for each row.
-        asked: the prompt of each row.
-        prompt_ids: what it returned; of another length it is not looked at.
+        prompts: the prompt of each row, as the function was called with it.
+        asked: the prompt's id of each row.
+        prompt_ids: returned by the function; not checked here where there is another number of them.
 
     Raises:
         ContractError: names the rows, the prompts that they were asked for and those that they carry.

@@ -106,16 +106,11 @@ class Prompts:
         return row[self._column] if self._column in row else content_id(row)
 
     def bring(self, rows: list[dict[str, Any]], repeats: int) -> list[PromptId]:
-        """Remember a generation batch of a stream, whose rows no position leads back to.
+        """Remember a generation batch of a stream, whose rows no position leads back to; return their ids.
 
-        Args:
-            rows: all ranks' rows, each prompt's ``repeats`` times.
-            repeats: the trainer's number of generations.
-
-        Returns:
-            The id of each row: the prompt's content, and which of its occurrences in the batch it is, so that equal
-            prompts stay groups of their own, as in the stock trainer. A prompt that comes again in a later batch has
-            its first id again, and what is believed of it.
+        All ranks' rows hold each prompt ``repeats`` times. An id is the prompt's content, and which of its occurrences
+        in the batch it is, so that equal prompts stay groups of their own, as in the stock trainer. A prompt that comes
+        again in a later batch has its first id again, and the belief about it.
         """
         seen, self._brought, keys = Counter[str](), {}, list[PromptId]()
         for row in rows:

@@ -13,7 +13,7 @@ from accelerate.utils import gather_object
 from neyman.errors import NeymanError, RunFailedError
 
 Part = TypeVar("Part")
-_Failure = tuple[type[NeymanError], str, str]  # the class to raise, what was being done, what went wrong
+_Failure = tuple[type[NeymanError], str, str]  # the class to raise, the work, the message
 
 
 @final
@@ -23,10 +23,7 @@ class Ranks:
     Errors that one process meets alone are of two kinds. Where the adapter knows of them before the next collective
     (reading prompts, generating, reward functions, ``success``, checkpoint files), they travel with a collective that
     is made anyway. Everywhere else the process leaves its cause in the process group's store and ends; the others
-    lose it, look there, and say the same.
-
-    Args:
-        trainer: the adapted trainer.
+    lose it, look there, and raise the same.
 
     Guarantee: the first kind is raised by all processes in the same step, whatever the backend, and leaves their
     collectives in line. The second kind is noticed at once by gloo when the process ends, else after the process
@@ -49,14 +46,11 @@ class Ranks:
         return int(self._trainer.accelerator.process_index)
 
     def exchange(self, doing: str, make: Callable[[], Sequence[Part]]) -> list[Part]:
-        """Gather what every process makes; one collective, which says also who could not.
+        """Return the parts that all processes make, in their order, by one collective that shares failures too.
 
         Args:
-            doing: what is being made, for the message: "reading prompts".
+            doing: the work, for the message: "reading prompts".
             make: makes this process's part, without any collective.
-
-        Returns:
-            The parts of all processes, in their order.
 
         Raises:
             NeymanError: a process could not make its part: the same class and message on all. It is the error's own
@@ -69,15 +63,15 @@ class Ranks:
         failure: _Failure | None = None
         try:
             mine = list(make())
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other processes must hear of it
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other processes need it
             cause = error
             failure = (_kind(error), getattr(error, "neyman_doing", doing), _words(error))
-        told: list[tuple[list[Part], _Failure | None]] = gather_object([(mine, failure)])
-        failures = {place: said for place, (_, said) in enumerate(told) if said is not None}
+        everyone: list[tuple[list[Part], _Failure | None]] = gather_object([(mine, failure)])
+        failures = {place: failed for place, (_, failed) in enumerate(everyone) if failed is not None}
         if failures:
             kind, text = self._common(failures)
             raise kind(text) from cause
-        return [one for parts, _ in told for one in parts]
+        return [one for parts, _ in everyone for one in parts]
 
     def _common(self, failures: dict[int, _Failure]) -> tuple[type[NeymanError], str]:
         """Return what all processes raise: the first's error, or the common one."""
@@ -96,7 +90,7 @@ class Ranks:
 
     @contextmanager
     def failing_together(self) -> Iterator[None]:
-        """Tell the others of an error that ends this process, and say of theirs what they told.
+        """Leave an error that ends this process for the others, and raise the one that they left.
 
         Raises:
             RunFailedError: another process is gone or too slow; with its cause where it left one.
@@ -132,7 +126,7 @@ def _kind(error: Exception) -> type[NeymanError]:
 
 
 def _words(error: Exception) -> str:
-    """Say what an error says, with its notes; its class where that is not one of ours."""
+    """Return an error's message and notes, after its class where that is not one of ours."""
     name = "" if isinstance(error, NeymanError) else f"{type(error).__name__}: "
     return "\n".join([f"{name}{error}", *getattr(error, "__notes__", ())])
 

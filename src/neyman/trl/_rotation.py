@@ -64,11 +64,7 @@ def rotate(trainer: Any, sealed: Path) -> None:
     new. A run's steps only grow, so that checkpoints beyond the one just sealed are of an earlier run in
     the same folder, or of before this one was taken back: those go first.
 
-    Args:
-        trainer: the trainer; it has just finished a checkpoint.
-        sealed: that checkpoint's folder.
-
-    Guarantee: goes only what neyman wrote, in folders named ``checkpoint-N`` in full.
+    Guarantee: only what neyman wrote is removed, in folders named ``checkpoint-N`` in full.
     Cost: a read of ``neyman_state.json`` for each one kept, but for those two.
     """
     limit = trainer.args.save_total_limit

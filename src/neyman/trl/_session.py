@@ -55,18 +55,8 @@ Float = NDArray[np.float64]
 class Session:
     """One trainer's run under a strategy.
 
-    Args:
-        trainer: the adapted TRL trainer, initialised.
-        strategy: the strategy.
-        success: how the verified outcome is read (see `neyman.trl.adaptive`).
-        max_rollouts: the most rollouts per generation batch for strategies that close with fixed train.
-        retries: re-draws of rollouts without a reward, as a share of the budget, in [0, 1].
-        id_column: the dataset column with prompt ids.
-        hide_ids: whether that column is ours alone, so that reward functions must not see it.
-        features: prompt features for beliefs that use them.
-        modulation: settings of the token factor, or None.
-        accepts_strategy_change: whether a checkpoint of another strategy may be resumed.
-        reward_timeout: seconds that one call of a reward function may take; None sets no limit.
+    The arguments are those of `neyman.trl.adaptive`, for a trainer that is initialised; ``hide_ids`` is whether the
+    column with ids is ours alone, so that reward functions must not see it.
 
     Raises:
         ArgumentError: settings that contradict each other or the trainer; the message has the way out.

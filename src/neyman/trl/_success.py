@@ -20,14 +20,14 @@ _NOT_COLUMNS = ("prompt", "completion", "completion_ids")
 
 @final
 class Success:
-    """How success is read.
+    """The rule by which a completion is a success.
 
     Args:
         rule: None (the only reward function is binary), ``(reward function's name, threshold)``, or a callable
-            ``f(prompts, completions, completion_ids, **columns) -> list[bool | None]``, None where it cannot tell;
+            ``f(prompts, completions, completion_ids, **columns) -> list[bool | None]``, None where it cannot judge;
             1 and 0 count as True and False, anything else (0.3, -1, text) as no verdict: the result is missing.
-        trainer: the trainer, for the names of its reward functions.
-        guard: stands around the callable too.
+        trainer: for the names of its reward functions.
+        guard: wraps the callable too.
 
     Raises:
         ArgumentError: no rule for several reward functions, an unknown name, an async callable, or something else.

@@ -43,10 +43,6 @@ class TokenFactor:
     log-probability is scaled and its value left alone, which is the same update, except that a KL term in the
     loss (GRPO, ``beta > 0``) is scaled with it.
 
-    Args:
-        trainer: the adapted trainer.
-        modulation: the settings.
-
     Raises:
         ArgumentError: no settings, or a trainer setting under which the factor cannot be applied.
     """
@@ -68,15 +64,7 @@ class TokenFactor:
 
     @contextmanager
     def applied(self, model: Any, inputs: Inputs) -> Iterator[Inputs]:
-        """Give the loss of one micro-batch its factor.
-
-        Args:
-            model: the wrapped model that the loss is computed with.
-            inputs: the micro-batch.
-
-        Yields:
-            A copy of the inputs for the loss.
-        """
+        """Yield a copy of the micro-batch for the loss, to be computed with the wrapped model."""
         self._open_window(model)
         self._inputs = dict(inputs)
         self._factor = self._precomputed(model, inputs)

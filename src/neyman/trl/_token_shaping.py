@@ -33,10 +33,6 @@ class TokenShaping:
 
     What is drawn at random is keyed by the trainer's seed, its step and the process.
 
-    Args:
-        trainer: the adapted trainer.
-        settings: the method.
-
     Raises:
         ArgumentError: a trainer setting under which no token's advantage can be reached.
     """

@@ -73,20 +73,16 @@ def row_factors(
     silent: Bool,
     mini_batches: Int | None = None,
 ) -> Float:
-    """Return what each row's advantages are multiplied by, so that the loss weighs prompts as the strategy wants.
+    """Return the factor on each row's advantages; all 1 where verl's own view of the batch is right to the bit.
 
     Args:
         batch: the step's batch of rollouts.
-        places: [rows] the rollout of each of verl's rows, by its place in the batch; -1 for verl's padding, which
-            stands in the loss's divisor all the same.
+        places: as those after it, see `neyman.hosts.weights.row_weights`.
         tokens: [rows] that the loss counts.
         strategy: decides how prompts weigh.
         aggregation: how the loss averages.
         silent: [rollouts] of the batch whose advantage is 0 (`without_signal`).
         mini_batches: [rows] the mini-batch of each row, from 0, where a step has several; None where it has one.
-
-    Returns:
-        Factors [rows]; all 1 where verl's own view of the batch is right to the bit.
     """
     factors = row_weights(batch, tokens, strategy, aggregation, places=places)
     if mini_batches is not None and aggregation == "token_mean" and (factors != 1.0).any():

@@ -33,12 +33,7 @@ def save(folder: Path, run: HostRun) -> None:
 
 
 def load(folder: Path, run: HostRun, *, accepts_stock: bool) -> None:
-    """Restore a run's state.
-
-    Args:
-        folder: the part's folder.
-        run: fresh.
-        accepts_stock: begin the strategy anew where the checkpoint is of a run without neyman.
+    """Restore a run's state, or begin it anew on a checkpoint of a run without neyman, where that is accepted.
 
     Raises:
         StateError: none of ours, damaged, of other prompts or another strategy; the message has the way out.

@@ -44,12 +44,6 @@ def terms_of(config: Any) -> Terms:
 def open_run(config: Any, settings: Settings, strategy: Strategy, prompts: Prompts) -> HostRun:
     """Return the strategy's run in verl, once everything about it fits.
 
-    Args:
-        config: verl's configuration.
-        settings: its section ``neyman``.
-        strategy: of the settings.
-        prompts: the training prompts.
-
     Raises:
         ArgumentError: settings that contradict each other; the message has the way out.
     """

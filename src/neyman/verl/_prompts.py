@@ -18,11 +18,7 @@ NUMBER = "neyman_number"
 
 @final
 class Numbered(Dataset[dict[str, Any]]):
-    """A dataset whose rows carry their position: the ``index`` that verl reads is the user's, and often 0 for all.
-
-    Args:
-        dataset: a map-style dataset of verl's.
-    """
+    """A dataset whose rows carry their position: the ``index`` that verl reads is the user's, and often 0 for all."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -49,11 +45,7 @@ def numbered(loader: Any) -> Any:
 def distinct(numbers: Sequence[int], count: int) -> list[int]:
     """Return a batch's prompts without repeats, as many as there were: those that follow in the dataset fill up.
 
-    verl's loader repeats a prompt where small fetches of two epochs share a batch.
-
-    Args:
-        numbers: places in the dataset.
-        count: of the dataset's rows.
+    verl's loader repeats a prompt where small fetches of two epochs share a batch. The dataset has ``count`` rows.
 
     >>> distinct([3, 5, 3, 4], 6)
     [3, 5, 4, 0]
@@ -66,11 +58,7 @@ def distinct(numbers: Sequence[int], count: int) -> list[int]:
 
 @final
 class Prompts:
-    """The training prompts as the controller knows them: by their position in the dataset.
-
-    Args:
-        dataset: verl's training dataset, map-style.
-    """
+    """The training prompts as the controller knows them: by their position in verl's dataset."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

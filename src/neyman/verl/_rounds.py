@@ -1,4 +1,4 @@
-"""One step's rollouts through verl's agent loops: what the strategy asks for is submitted, what settles is told.
+"""One step's rollouts through verl's agent loops: requests are submitted, and reported as they settle.
 
 verl keeps a tag for each submitted prompt, ``pending``, ``running``, ``finished`` or ``failure``, and stores what its
 session s brought under the keys ``{uid}_{s}_0``, ``{uid}_{s}_1``, ... Every request gets a uid of its own, with as many
@@ -35,12 +35,7 @@ Tags = dict[str, dict[str, Any]]
 
 @dataclass(slots=True)
 class Drawn:
-    """What a step left in verl's queue.
-
-    Args:
-        keys: the queue's keys of each rollout's rows; the last is its final output.
-        tags: of each key.
-    """
+    """The rows of a step in verl's queue: the keys of each rollout, its final output last, and the tag of each key."""
 
     keys: dict[int, list[str]] = field(default_factory=dict)
     tags: Tags = field(default_factory=dict)
@@ -53,9 +48,9 @@ class Rounds:
     Args:
         controller: decides.
         submit: registers requests under their uids and hands them to verl's agent loops.
-        success: reads the verified outcome off (reward, what the reward function returned beside it).
-        check_alive: raises when what generates is gone.
-        barrier: whether a round waits for all its rollouts, which are told at once in the order they were asked for.
+        success: reads the verified outcome off a reward and what the reward function returned beside it.
+        check_alive: raises when an agent loop is gone.
+        barrier: whether a round waits for all its rollouts, reported at once in the order of their requests.
     """
 
     def __init__(
@@ -116,7 +111,7 @@ class Rounds:
         return now
 
     def _tell_settled(self) -> bool:
-        """Tell what has settled since the last look; return whether anything had."""
+        """Report what has settled since the last look; return whether anything had."""
         tags: Tags = (tq.kv_list(partition_id=PARTITION) or {}).get(PARTITION, {})
         settled = {uid: tags[uid]["status"] for uid in self._out if uid in tags and _is_settled(tags[uid])}
         if not settled or (self._barrier and len(settled) < len(self._out)):
@@ -186,7 +181,7 @@ def _sessions(tags: Tags, uids: Iterable[str]) -> dict[tuple[str, int], list[str
 
 
 def _verdicts(keys: list[str]) -> list[Verdict]:
-    """Return (reward, what the reward function returned beside it) of each key."""
+    """Return the reward of each key, and what the reward function returned beside it."""
     if not keys:
         return []
     data = tq.kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=["rm_scores", "extra_fields"])

@@ -1,4 +1,4 @@
-"""What a run says under ``neyman`` in verl's configuration."""
+"""The section ``neyman`` of verl's configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Settings:
         max_rollouts: the most rollouts per step for strategies that close with fixed train; by default four times
             ``train_batch_size * rollout.n``.
         retries: re-draws of rollouts that failed, as a share of the budget, in [0, 1].
-        success: the name of the number that says whether a rollout succeeded: "reward", or one that the reward
+        success: the name of the number that decides whether a rollout succeeded: "reward", or one that the reward
             function returns beside the score (``acc``). None takes a reward of 1 as success, of 0 or -1 as none.
         threshold: the least value of ``success`` that is one.
         features: the name of a sentence-transformers model that embeds the prompts, or ``package.module:function``

@@ -11,22 +11,13 @@ from neyman.hosts.success import reaches, read_binary
 
 @final
 class Success:
-    """How success is read.
-
-    Args:
-        name: see `neyman.verl.Settings`.
-        threshold: the least value that is a success, where a name is given.
-    """
+    """The rule by which a rollout is a success: ``success`` and ``threshold`` of `neyman.verl.Settings`."""
 
     def __init__(self, name: str | None, threshold: float) -> None:
         self._name, self._threshold = name, threshold
 
     def __call__(self, reward: float, extra: dict[str, Any]) -> bool | MissingReward:
         """Return whether a rollout succeeded; a missing reward where it cannot be decided.
-
-        Args:
-            reward: its score, finite.
-            extra: further values of the reward function, beside the score.
 
         Raises:
             ContractError: no binary reward where no name is given, or nothing under the name, or no number.
