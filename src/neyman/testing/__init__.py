@@ -1,6 +1,6 @@
-"""The contract as tests: subclass a suite, say how to make your belief, rule or strategy, and run pytest.
+"""The contract as tests: subclass a suite, define how to make your object, and run pytest.
 
-Needs the extra ``testing``. How to use it, and what each check demands: docs/testing.md.
+Needs the extra ``testing``. Usage, and the demand of each check: docs/testing.md.
 """
 
 from __future__ import annotations

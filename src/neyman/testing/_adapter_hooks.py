@@ -68,8 +68,8 @@ class HostHooks(Suite):
 
 def controller_of(record: HostRecord) -> Controller:
     """Return the controller of a training under a strategy."""
-    what = "a record of a training under a strategy must have its controller"
-    expect(record.controller is not None, what, see="A driver")
+    claim = "a record of a training under a strategy must have its controller"
+    expect(record.controller is not None, claim, see="A driver")
     assert record.controller is not None
     return record.controller
 

@@ -29,17 +29,17 @@ class HostRows(HostHooks):
             case, record = self.train(strategy, see=see)
             for step, found in enumerate(record.steps):
                 counts = {"generated": len(found.generated), "trained": len(real_rows(found))}
-                what = f"close='fixed_spend' must generate and train {case.rows} rollouts"
-                expect(set(counts.values()) == {case.rows}, what, see=see, step=step, **counts)
+                claim = f"close='fixed_spend' must generate and train {case.rows} rollouts"
+                expect(set(counts.values()) == {case.rows}, claim, see=see, step=step, **counts)
         case, record = self.train(preset("dynamic-sampling"), see=see, max_rollouts=64)
         assert case.max_rollouts is not None
         for step, found in enumerate(record.steps):
             spent, trained = len(found.generated), len(real_rows(found))
-            what = f"close='fixed_train' must generate at most max_rollouts={case.max_rollouts}"
-            expect(spent <= case.max_rollouts, what, see=see, step=step, generated=spent)
-            what = f"a step must have the trainer's {case.rows} rows"
+            claim = f"close='fixed_train' must generate at most max_rollouts={case.max_rollouts}"
+            expect(spent <= case.max_rollouts, claim, see=see, step=step, generated=spent)
+            claim = f"a step must have the trainer's {case.rows} rows"
             held = len(found.rows) == case.rows if self.fills_batch else trained <= case.rows
-            expect(held, what, see=see, step=step, rows=len(found.rows), trained=trained)
+            expect(held, claim, see=see, step=step, rows=len(found.rows), trained=trained)
 
     def test_every_row_is_a_rollout_of_its_own_prompt_with_its_own_reward(self) -> None:
         """Rows are joined to rewards by ids, also where results come in rounds and some are given up."""
@@ -49,9 +49,9 @@ class HostRows(HostHooks):
             for step, found in enumerate(record.steps):
                 left = Counter(found.generated)
                 left.subtract(real_rows(found))
-                what = "a row must be a rollout that was generated for its prompt, and train once"
+                claim = "a row must be a rollout that was generated for its prompt, and train once"
                 expect(
-                    min(left.values()) >= 0, what, see=see, step=step, extra=[a for a in left if left[a] < 0]
+                    min(left.values()) >= 0, claim, see=see, step=step, extra=[a for a in left if left[a] < 0]
                 )
                 self._expect_advantages(found, strategy, step, see)
 
@@ -74,12 +74,12 @@ class HostRows(HostHooks):
         factor = [len(found.rows) / (len(sizes) * sizes[prompt]) for prompt in groups.tolist()]
         expected = formulas.group_advantages(rewards, groups, estimator="grpo", eps=self.eps) * factor
         trained = found.advantages[places]
-        what = (
+        claim = (
             "a row's factor must be its advantage in its prompt's group, times rows / (prompts x group size)"
         )
         expect(
             np.allclose(trained, expected, rtol=_TOLERANCE, atol=_TOLERANCE),
-            what, see=see, step=step, strategy=strategy.name, trained=trained, expected=expected,
+            claim, see=see, step=step, strategy=strategy.name, trained=trained, expected=expected,
         )  # fmt: skip
         filler = np.delete(found.advantages, places)
         expect(
@@ -91,12 +91,12 @@ class HostRows(HostHooks):
         see = "Uniform is the trainer alone"
         (_, stock), (_, ours) = (self.train(strategy, see=see) for strategy in (None, preset("uniform")))
         for step, (one, other) in enumerate(zip(stock.steps, ours.steps, strict=True)):
-            what = "under 'uniform' the trainer must train the answers that it trains alone, with the same advantages"
-            expect_same(one.metrics.keys() - other.metrics.keys(), set(), what, see=see, step=step)
+            claim = "under 'uniform' the trainer must train the answers that it trains alone, with the same advantages"
+            expect_same(one.metrics.keys() - other.metrics.keys(), set(), claim, see=see, step=step)
             (left, first), (right, second) = in_order(one), in_order(other)
-            expect_same(left, right, what, see=see, step=step)
+            expect_same(left, right, claim, see=see, step=step)
             same = np.allclose(first, second, rtol=_TOLERANCE, atol=_TOLERANCE)
-            expect(same, what, see=see, step=step, stock=first, uniform=second)
+            expect(same, claim, see=see, step=step, stock=first, uniform=second)
 
     def test_rollouts_kept_for_a_later_step_train_there(self) -> None:
         """With ``max_age=1`` the surplus of a step is not drawn a second time; a host without a place refuses it."""

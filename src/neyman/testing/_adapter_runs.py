@@ -50,11 +50,11 @@ class HostRuns(HostHooks):
         expect(missing, "the verifier of this check fails on some answers, which must be passed on", see=see)
         counted = controller_of(record).ledger.rollouts
         lost = sum(counted(fate) for fate in _LOST)
-        what = "the ledger must count every missing result as failed, timed out or aborted"
-        expect(lost == missing, what, see=see, missing=missing, counted=lost)
+        claim = "the ledger must count every missing result as failed, timed out or aborted"
+        expect(lost == missing, claim, see=see, missing=missing, counted=lost)
         spent = sum(len(found.generated) for found in record.steps)
-        what = "missing results must be drawn again within the allowance"
-        expect(spent > sum(len(found.rows) for found in record.steps), what, see=see, generated=spent)
+        claim = "missing results must be drawn again within the allowance"
+        expect(spent > sum(len(found.rows) for found in record.steps), claim, see=see, generated=spent)
 
     def test_ten_steps_without_a_result_end_the_run_with_the_cause(self) -> None:
         """A verifier that is down must neither train on zeros nor let the run go on for days."""
@@ -71,17 +71,17 @@ class HostRuns(HostHooks):
         for strategy in (preset("neyman"), preset("sara", group_size=8)):
             _, whole = self.train(strategy, see=see, steps=4, save_after=2)
             _, resumed = self.train(strategy, see=see, steps=4, resume=whole.checkpoint)
-            what = "a run resumed from its checkpoint must equal one that never stopped"
-            expect_same(len(resumed.steps), 2, what, see=see, strategy=strategy.name)
+            claim = "a run resumed from its checkpoint must equal one that never stopped"
+            expect_same(len(resumed.steps), 2, claim, see=see, strategy=strategy.name)
             for one, other in zip(whole.steps[2:], resumed.steps, strict=True):
                 (left, first), (right, second) = in_order(one), in_order(other)
-                expect_same(left, right, what, see=see, strategy=strategy.name)
-                expect_same(first, second, what, see=see, strategy=strategy.name)
+                expect_same(left, right, claim, see=see, strategy=strategy.name)
+                expect_same(first, second, claim, see=see, strategy=strategy.name)
             states = [through_json(controller_of(run).state_dict()) for run in (whole, resumed)]
-            expect_same(states[0], states[1], what, see=see, strategy=strategy.name)
+            expect_same(states[0], states[1], claim, see=see, strategy=strategy.name)
 
     def test_a_checkpoint_of_other_prompts_or_another_strategy_is_refused_with_a_way_out(self) -> None:
-        """What was learnt of other prompts must not be taken for these; another strategy is taken on purpose only."""
+        """Beliefs about other prompts must not pass for these; another strategy is taken on purpose only."""
         see = "Resumption in a host"
         _, saved = self.train(preset("uniform"), see=see, steps=1, save_after=1)
         resume: dict[str, Any] = {"see": see, "steps": 2, "resume": saved.checkpoint}
@@ -102,11 +102,11 @@ class HostRuns(HostHooks):
             "accept_strategy_change" in message, "the refusal must name the setting that accepts it", see=see
         )
         _, accepted = self.train(preset("vip"), accepts_change=True, **resume)
-        what = "an accepted change of strategy must go on with the checkpoint's ledger"
-        expect_same(controller_of(accepted).ledger.steps, 2, what, see=see)
+        claim = "an accepted change of strategy must go on with the checkpoint's ledger"
+        expect_same(controller_of(accepted).ledger.steps, 2, claim, see=see)
 
     def test_every_rollout_has_a_fate(self) -> None:
-        """The ledger's requests are what the engine generated; each is settled, or held for a later step."""
+        """The engine generated the ledger's requests; each is settled, or held for a later step."""
         see = "The account of a host"
         for strategy in (preset("neyman"), preset("dynamic-sampling")):
             _, record = self.train(strategy, see=see, reward=grade_some, retries=0.25, steps=3)
@@ -119,9 +119,9 @@ class HostRuns(HostHooks):
                 "settled": ledger.rollouts(),
                 "held": held,
             }
-            what = "every rollout must be requested, generated and settled once"
+            claim = "every rollout must be requested, generated and settled once"
             same = ledger.requested == spent == ledger.rollouts() + held
-            expect(same, what, see=see, strategy=strategy.name, **given)
+            expect(same, claim, see=see, strategy=strategy.name, **given)
 
     def test_metrics_have_the_names_of_every_host(self) -> None:
         """A dashboard made for one trainer reads another's runs."""
@@ -134,13 +134,13 @@ class HostRuns(HostHooks):
                 if "neyman/" in name
             }
             names = {name for name in ours if "/" not in name}
-            what = "the metrics of a step of 'uniform' must have these names below neyman/"
-            expect(names == METRICS, what, see=see, lacking=METRICS - names, unknown=names - METRICS)
+            claim = "the metrics of a step of 'uniform' must have these names below neyman/"
+            expect(names == METRICS, claim, see=see, lacking=METRICS - names, unknown=names - METRICS)
             total = (step + 1) * case.rows
-            what = "rollouts are per step, rollouts_total since the start"
+            claim = "rollouts are per step, rollouts_total since the start"
             expect(
                 (ours["rollouts"], ours["rollouts_total"]) == (case.rows, total),
-                what,
+                claim,
                 see=see,
                 step=step,
                 metrics=ours,
@@ -165,5 +165,5 @@ class HostRuns(HostHooks):
             lambda: self.train(preset("uniform"), see=see, reward=shaped),
             ContractError, "a reward that is not binary, with no success named,", see=see,
         )  # fmt: skip
-        what = "the refusal must name the setting"
-        expect("not binary" in message and "success" in message, what, see=see, message=message)
+        claim = "the refusal must name the setting"
+        expect("not binary" in message and "success" in message, claim, see=see, message=message)

@@ -62,7 +62,7 @@ class AllocateSuite(Suite):
         return Counts(prior=(1.0, 1.0), discount=1.0, fade=1.0)
 
     def evidence(self, histories: Sequence[History], issued: Sequence[int] | None = None) -> Evidence:
-        """Return what is known of prompts with these successes and trials."""
+        """Return the evidence of prompts with these successes and trials."""
         ids, belief = [f"q{k}" for k in range(len(histories))], self.belief()
         belief.update(ids, [s for s, _ in histories], [n for _, n in histories])
         a, b = beta_parameters(belief, ids)
@@ -105,8 +105,8 @@ class AllocateSuite(Suite):
                 dtype=counts.dtype,
                 **given_,
             )
-            what = f"counts must sum to the budget, they sum to {counts.sum()}"
-            expect(int(counts.sum()) == budget, what, see="Exact budget", **given_)
+            claim = f"counts must sum to the budget, they sum to {counts.sum()}"
+            expect(int(counts.sum()) == budget, claim, see="Exact budget", **given_)
 
         hold()
 
@@ -121,9 +121,9 @@ class AllocateSuite(Suite):
             evidence, budget = self.case(raw, share)
             counts = self.counts(evidence, budget)
             low, high = self.bounds[0], budget if self.bounds[1] is None else self.bounds[1]
-            what = f"every count must lie in [{low}, {high}] (bounds = {self.bounds})"
+            claim = f"every count must lie in [{low}, {high}] (bounds = {self.bounds})"
             legal = (counts >= low) & (counts <= high)
-            expect(legal.all(), what, see="Bounds", a=evidence.a, b=evidence.b, budget=budget, counts=counts)
+            expect(legal.all(), claim, see="Bounds", a=evidence.a, b=evidence.b, budget=budget, counts=counts)
 
         hold()
 
@@ -136,9 +136,9 @@ class AllocateSuite(Suite):
             evidence, budget = self.case(raw, share, issued=True)
             counts = self.counts(evidence, budget)
             given_ = {"issued": evidence.issued, "budget": budget, "counts": counts}
-            what = "counts must be at least evidence.issued, and sum to the budget"
+            claim = "counts must be at least evidence.issued, and sum to the budget"
             kept = (counts >= evidence.issued).all() and int(counts.sum()) == budget
-            expect(kept, what, see="Probes", a=evidence.a, b=evidence.b, **given_)
+            expect(kept, claim, see="Probes", a=evidence.a, b=evidence.b, **given_)
 
         hold()
 
@@ -149,8 +149,8 @@ class AllocateSuite(Suite):
             budgets = ([least - 1] if least else []) + ([most + 1] if self.bounds[1] is not None else [])
             for budget in budgets:
                 evidence = self.evidence([(k, 8) for k in range(prompts)])
-                what = f"counts of {prompts} prompts within bounds = {self.bounds} and a budget of {budget}"
-                refused(partial(self.make().counts, evidence, budget), ArgumentError, what, see="Bounds")
+                claim = f"counts of {prompts} prompts within bounds = {self.bounds} and a budget of {budget}"
+                refused(partial(self.make().counts, evidence, budget), ArgumentError, claim, see="Bounds")
 
     def test_the_same_evidence_gives_the_same_counts(self) -> None:
         """No hidden state, no randomness of its own."""
@@ -161,9 +161,9 @@ class AllocateSuite(Suite):
             rule.counts(evidence, budget),
             self.counts(evidence, budget),
         )
-        what = "the same evidence must give the same counts"
-        expect_same(one, again, what, see="Determinism", budget=budget)
-        expect_same(one, fresh, what, see="Determinism", budget=budget)
+        claim = "the same evidence must give the same counts"
+        expect_same(one, again, claim, see="Determinism", budget=budget)
+        expect_same(one, fresh, claim, see="Determinism", budget=budget)
 
     def test_counting_changes_nothing(self) -> None:
         """The evidence and the belief are read, never written."""
@@ -193,10 +193,10 @@ class AllocateSuite(Suite):
             evidence, budget = self.case(histories, share)
             mixed, _ = self.case([histories[k] for k in order], share)
             counts, permuted = self.counts(evidence, budget)[order], self.counts(mixed, budget)
-            what = f"permuting prompts must permute their counts (order_slack = {self.order_slack})"
+            claim = f"permuting prompts must permute their counts (order_slack = {self.order_slack})"
             is_same = (np.abs(counts - permuted) <= self.order_slack).all()
             given_ = {"a": mixed.a, "b": mixed.b, "budget": budget}
-            expect(is_same, what, see="Permutations", expected=counts, got=permuted, **given_)
+            expect(is_same, claim, see="Permutations", expected=counts, got=permuted, **given_)
 
         hold()
 
@@ -242,14 +242,14 @@ class AllocateSuite(Suite):
                     expect(is_even, demand, see="Saturated pools", **given_)
 
     def test_group_sizes_and_probes_are_whole_and_within_the_bounds(self) -> None:
-        """What a complete group holds, and what every prompt gets first."""
+        """The size of a complete group, and of the first portion of every prompt."""
         rule = self.make()
         high = self.bounds[1]
         for average in (1, 4, 16, 1000):
             size = rule.group_size(average)
             legal = size == int(size) and size >= max(1, self.bounds[0]) and (high is None or size <= high)
-            what = f"group_size must be whole and within bounds = {self.bounds}"
-            expect(legal, what, see="Bounds", average=average, group_size=size)
+            claim = f"group_size must be whole and within bounds = {self.bounds}"
+            expect(legal, claim, see="Bounds", average=average, group_size=size)
         probe = rule.probe
         legal = probe == int(probe) and probe >= 0 and (high is None or probe <= high)
         expect(legal, "probe must be a whole number from 0 to the upper bound", see="Probes", probe=probe)

@@ -19,8 +19,8 @@ def expect_sound_batch(batch: Batch, strategy: Strategy, asked: Mapping[int, Pro
     """Raise `BrokenContract` unless a batch is finite, joined by ids, and weighted by prompts.
 
     Args:
-        batch: what ``finish`` or ``drain`` returned.
-        strategy: what decided about it.
+        batch: from ``finish`` or ``drain``.
+        strategy: of the batch.
         asked: the prompt of every rollout that was asked for.
     """
     rows = len(batch)
@@ -36,8 +36,8 @@ def expect_sound_batch(batch: Batch, strategy: Strategy, asked: Mapping[int, Pro
         array = getattr(batch, name)
         expect(np.isfinite(array).all(), f"{name} must be finite in every row", see=_SEE, got=array)
     joined = [asked.get(i) for i in batch.rollout_ids.tolist()]
-    what = "every row must carry the prompt that its rollout was asked for"
-    expect(joined == list(batch.prompt_ids), what, see=_SEE, asked=joined, got=batch.prompt_ids)
+    claim = "every row must carry the prompt that its rollout was asked for"
+    expect(joined == list(batch.prompt_ids), claim, see=_SEE, asked=joined, got=batch.prompt_ids)
     real = batch.rollout_ids[batch.groups >= 0].tolist()
     expect(len(set(real)) == len(real), "a rollout must train once", see=_SEE, rollout_ids=real)
     rest = ~batch.counted
@@ -46,8 +46,8 @@ def expect_sound_batch(batch: Batch, strategy: Strategy, asked: Mapping[int, Pro
         and not batch.advantages[rest].any()
         and np.isnan(batch.rewards[rest]).all()
     )
-    what = "rows without a result, and copies, must have no weight, no advantage and no reward"
-    expect(idle, what, see=_SEE, weights=batch.weights[rest], advantages=batch.advantages[rest])
+    claim = "rows without a result, and copies, must have no weight, no advantage and no reward"
+    expect(idle, claim, see=_SEE, weights=batch.weights[rest], advantages=batch.advantages[rest])
     groups = [batch.counted & (batch.groups == g) for g in sorted(set(batch.groups[batch.counted].tolist()))]
     mixed = [0 < batch.success[group].sum() < group.sum() for group in groups]
     if strategy.close == "fixed_train":
@@ -66,12 +66,12 @@ def _expect_mean_of_group_means(
     values = np.cos(np.arange(len(batch)))  # any function of the rows
     keep = strategy.dead_groups != "exclude"
     copies = [int(batch.copies[group].min()) for group in groups]
-    what = "a group counts as often as any of its rows, and groups in all as often as there are groups"
+    claim = "a group counts as often as any of its rows, and groups in all as often as there are groups"
     same = all((batch.copies[group] == n).all() for group, n in zip(groups, copies, strict=True))
-    expect(same and sum(copies) == len(copies), what, see=_SEE, copies=copies)
+    expect(same and sum(copies) == len(copies), claim, see=_SEE, copies=copies)
     counted = zip(groups, mixed, copies, strict=True)
     means = [values[group].mean() for group, is_mixed, n in counted if keep or is_mixed for _ in range(n)]
     if means:
         weighted, expected = float((batch.weights * values).mean()), float(np.mean(means))
-        what = "weights must give the mean over prompts of each group's mean"
-        expect(abs(weighted - expected) < 1e-12, what, see=_SEE, weighted=weighted, expected=expected)
+        claim = "weights must give the mean over prompts of each group's mean"
+        expect(abs(weighted - expected) < 1e-12, claim, see=_SEE, weighted=weighted, expected=expected)

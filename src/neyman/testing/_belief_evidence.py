@@ -1,4 +1,4 @@
-"""How a belief learns, and what time does to it."""
+"""Checks of how a belief learns, and of the effect of time on it."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class BeliefEvidence(BeliefHooks):
             belief.update([first], [3], [8])
             belief.advance()
         touched.update([first, second], [0, 0], [0, 0])
-        what = "an update with zero trials must change nothing: missing results are no failures"
-        expect_same(touched.state_dict(), untouched.state_dict(), what, see="Evidence")
+        claim = "an update with zero trials must change nothing: missing results are no failures"
+        expect_same(touched.state_dict(), untouched.state_dict(), claim, see="Evidence")
 
     def test_an_id_given_twice_counts_as_its_sum(self) -> None:
         """Twice 3 of 4 is 6 of 8."""
@@ -50,8 +50,8 @@ class BeliefEvidence(BeliefHooks):
         first, second = self.ids[:2]
         twice.update([first, second, first], [1, 2, 3], [4, 8, 4])
         once.update([first, second], [4, 2], [8, 8])
-        what = "an id given twice in one update must count as its sum"
-        expect_same(self.drive(twice, 10, 2), self.drive(once, 10, 2), what, see="Evidence")
+        claim = "an id given twice in one update must count as its sum"
+        expect_same(self.drive(twice, 10, 2), self.drive(once, 10, 2), claim, see="Evidence")
 
     def test_the_order_inside_an_update_does_not_matter(self) -> None:
         """Verdicts come in any order; the belief is the same to ``order_tolerance``."""
@@ -65,10 +65,12 @@ class BeliefEvidence(BeliefHooks):
             straight.advance()
             mixed.advance()
         one, other = straight.predict(ids)[0], mixed.predict(ids)[0]
-        what = f"the order of prompts in an update must not matter (order_tolerance {self.order_tolerance:g})"
+        claim = (
+            f"the order of prompts in an update must not matter (order_tolerance {self.order_tolerance:g})"
+        )
         expect(
             np.allclose(one, other, rtol=0, atol=self.order_tolerance),
-            what,
+            claim,
             see="Order",
             one=one,
             other=other,
@@ -85,10 +87,10 @@ class BeliefEvidence(BeliefHooks):
             portions.update([first], [1], [2])
         whole.update([first], [4], [8])
         one, other = portions.predict(list(self.ids))[0], whole.predict(list(self.ids))[0]
-        what = f"4 updates of 1 in 2 within a step must count as 4 in 8 (portion_tolerance {self.portion_tolerance:g})"
+        claim = f"4 updates of 1 in 2 within a step must count as 4 in 8 (portion_tolerance {self.portion_tolerance:g})"
         expect(
             np.allclose(one, other, rtol=0, atol=self.portion_tolerance),
-            what,
+            claim,
             see="Evidence",
             one=one,
             other=other,
@@ -103,12 +105,12 @@ class BeliefEvidence(BeliefHooks):
             belief.advance()
             belief.update([first], [successes], [8])
             means.append(float(belief.predict([first])[0][0]))
-        what = (
+        claim = (
             "more successes of as many trials must never lower the mean, and 8 of 8 must raise it over 0 of 8"
         )
         expect(
             sorted(means) == means and means[0] < means[-1],
-            what,
+            claim,
             see="Evidence",
             means_of_0_to_8_successes=means,
         )
@@ -119,12 +121,14 @@ class BeliefEvidence(BeliefHooks):
         for successes in (0, 1, 500_000, 1_000_000):
             belief = self.ready()
             belief.update([first], [successes], [1_000_000])
-            said = [*belief.predict([first, second]), *beta_parameters(belief, [first, second])]
+            found = [*belief.predict([first, second]), *beta_parameters(belief, [first, second])]
             given = {"successes": successes, "trials": 1_000_000}
-            expect(np.isfinite(said).all(), "predictions must stay finite", see="Evidence", got=said, **given)
-            error = abs(float(said[0][0]) - successes / 1e6)
-            what = f"after a million trials the mean must be within trust = {self.trust:g} of the rate"
-            expect(error <= self.trust, what, see="Evidence", mean=float(said[0][0]), **given)
+            expect(
+                np.isfinite(found).all(), "predictions must stay finite", see="Evidence", got=found, **given
+            )
+            error = abs(float(found[0][0]) - successes / 1e6)
+            claim = f"after a million trials the mean must be within trust = {self.trust:g} of the rate"
+            expect(error <= self.trust, claim, see="Evidence", mean=float(found[0][0]), **given)
 
     def test_saturated_pools_stay_finite_and_are_believed(self) -> None:
         """When everything is solved, or nothing is, means pass ``convinced`` and no number breaks."""
@@ -146,8 +150,8 @@ class BeliefEvidence(BeliefHooks):
                 **given,
             )
             is_sure = (mean > self.convinced) if successes else (mean < 1.0 - self.convinced)
-            what = f"60 uniform visits must convince a belief (convinced = {self.convinced:g})"
-            expect(is_sure.all(), what, see="Saturated pools", mean=mean, **given)
+            claim = f"60 uniform visits must convince a belief (convinced = {self.convinced:g})"
+            expect(is_sure.all(), claim, see="Saturated pools", mean=mean, **given)
 
     def test_no_state_is_absorbing(self) -> None:
         """A prompt that was always solved, or never, is thought to have changed once its results have."""
@@ -172,7 +176,7 @@ class BeliefEvidence(BeliefHooks):
                 )
 
     def test_time_widens_what_is_thought_of_a_prompt_not_observed(self) -> None:
-        """The policy moves, so what was seen long ago is less sure."""
+        """The policy moves, so evidence of long ago is less sure."""
         demand = "without new results the variance must grow as steps pass"
         with declared("never_forgets", self.never_forgets, demand, see="Time"):
             belief, (first, second) = self.ready(), self.ids[:2]
@@ -198,12 +202,12 @@ class BeliefEvidence(BeliefHooks):
         for ids, successes, trials in _BAD_UPDATES:
             given = {"ids": ids, "successes": successes, "trials": trials}
             call = partial(belief.update, **given)
-            said = refused(call, ArgumentError, "an impossible update", see="Bad input", **given)
-            named = any(word in said for word in given)
-            what = "the error must name the argument that is wrong"
-            expect(named, what, see="Bad input", said=said, **given)
-            what = "a refused update must change nothing"
-            expect_same(before, belief.state_dict(), what, see="Bad input", **given)
+            found = refused(call, ArgumentError, "an impossible update", see="Bad input", **given)
+            named = any(word in found for word in given)
+            claim = "the error must name the argument that is wrong"
+            expect(named, claim, see="Bad input", found=found, **given)
+            claim = "a refused update must change nothing"
+            expect_same(before, belief.state_dict(), claim, see="Bad input", **given)
 
     def test_bad_group_sizes_are_refused(self) -> None:
         """Sizes below 1, fractions, and another number of sizes than prompts are refused."""

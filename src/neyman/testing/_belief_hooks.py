@@ -44,14 +44,14 @@ class BeliefHooks(Suite):
         return belief
 
     def drive(self, belief: Belief, key: int, steps: int) -> FloatP:
-        """Lead a belief through random visits and return all it says on the way."""
+        """Lead a belief through random visits and return all its predictions and draws on the way."""
         rng, pool = self.rng(key), list(self.ids)
-        said: list[FloatP] = []
+        found: list[FloatP] = []
         for _ in range(steps):
             chosen = [pool[k] for k in rng.choice(len(pool), min(4, len(pool)), replace=False)]
             trials = rng.integers(0, 9, len(chosen))
             belief.update(chosen, rng.binomial(trials, 0.4), trials)
-            said += [*belief.predict([*pool, "unseen"]), belief.sample(pool, rng)]
-            said.append(belief.mixed_probability(pool, 8))
+            found += [*belief.predict([*pool, "unseen"]), belief.sample(pool, rng)]
+            found.append(belief.mixed_probability(pool, 8))
             belief.advance(int(rng.integers(0, 4)))
-        return np.concatenate(said)
+        return np.concatenate(found)

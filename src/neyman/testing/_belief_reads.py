@@ -1,4 +1,4 @@
-"""What a belief says: predictions, chances of mixed groups, draws."""
+"""Checks of predictions, chances of mixed groups, and draws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neyman.testing._contract import expect, expect_same
 
 
 class BeliefReads(BeliefHooks):
-    """Checks of what a belief says."""
+    """Checks of the numbers that a belief returns."""
 
     __test__ = False
 
@@ -32,13 +32,13 @@ class BeliefReads(BeliefHooks):
         """No prompts in, no numbers out."""
         belief = self.ready()
         belief.update([], [], [])
-        said = [
+        found = [
             *belief.predict([]),
             belief.expected_variance([]),
             belief.mixed_probability([], 8),
             belief.sample([], self.rng(0)),
         ]
-        lengths = [len(array) for array in said]
+        lengths = [len(array) for array in found]
         expect(
             not any(lengths),
             "a request for no prompts must give empty arrays",
@@ -82,18 +82,18 @@ class BeliefReads(BeliefHooks):
             legal.all(), "every mean must lie inside (0, 1)", see="Predictions", mean=mean, ids=ids, **given_
         )
         legal = (variance >= 0.0) & (variance <= spread * (1.0 + 1e-9) + 1e-12)
-        what = "every variance must lie in [0, m(1-m)], the most a rate can have"
-        expect(legal.all(), what, see="Predictions", mean=mean, variance=variance, **given_)
+        claim = "every variance must lie in [0, m(1-m)], the most a rate can have"
+        expect(legal.all(), claim, see="Predictions", mean=mean, variance=variance, **given_)
         gap = np.abs(belief.expected_variance(ids) - (spread - variance))
-        what = "expected_variance must be m(1-m) - Var(p)"
+        claim = "expected_variance must be m(1-m) - Var(p)"
         expect(
-            (gap < 1e-9).all(), what, see="Predictions", off_by=gap, mean=mean, variance=variance, **given_
+            (gap < 1e-9).all(), claim, see="Predictions", off_by=gap, mean=mean, variance=variance, **given_
         )
         legal = (mixed >= 0.0) & (mixed <= 1.0)
         expect(legal.all(), "mixed_probability must lie in [0, 1]", see="Mixed groups", got=mixed, **given_)
 
     def test_every_entry_stands_for_its_own_id(self) -> None:
-        """Asked in another order, a belief says the same of each prompt."""
+        """In another order of the request, a belief predicts the same for each prompt."""
         belief = self.ready()
         self.drive(belief, 11, 4)
         ids = [*self.ids, "unseen"]
@@ -119,10 +119,10 @@ class BeliefReads(BeliefHooks):
         self.drive(belief, 1, 6)
         ids = [*self.ids, "z"]
         mixed, spread = belief.mixed_probability(ids, 2), belief.expected_variance(ids)
-        what = "the chance that a group of 2 is mixed must be 2 E[p(1-p)]"
+        claim = "the chance that a group of 2 is mixed must be 2 E[p(1-p)]"
         expect(
             np.allclose(mixed, 2 * spread, atol=1e-6),
-            what,
+            claim,
             see="Mixed groups",
             got=mixed,
             expected=2 * spread,
@@ -135,8 +135,10 @@ class BeliefReads(BeliefHooks):
         ids = list(self.ids[:2])
         both = belief.mixed_probability(ids, [4, 16])
         expected = [belief.mixed_probability(ids, size)[place] for place, size in enumerate([4, 16])]
-        what = "mixed_probability must take one group size per prompt"
-        expect(np.allclose(both, expected, atol=1e-12), what, see="Mixed groups", got=both, expected=expected)
+        claim = "mixed_probability must take one group size per prompt"
+        expect(
+            np.allclose(both, expected, atol=1e-12), claim, see="Mixed groups", got=both, expected=expected
+        )
 
     def test_draws_agree_with_the_predictions(self) -> None:
         """The belief's own draws have its mean, its variance and its chance of a mixed group."""
@@ -145,7 +147,7 @@ class BeliefReads(BeliefHooks):
         prompt = self.ids[0]
         p = belief.sample([prompt] * 40_000, self.rng(5))
         mean, variance = (float(array[0]) for array in belief.predict([prompt]))
-        for name, draws, said in (
+        for name, draws, found in (
             ("predict's mean", p, mean),
             ("predict's variance", (p - mean) ** 2, variance),
             ("mixed_probability", 1 - p**8 - (1 - p) ** 8, float(belief.mixed_probability([prompt], 8)[0])),
@@ -153,11 +155,11 @@ class BeliefReads(BeliefHooks):
             # Five standard errors; a point mass has none.
             slack = 5 * float(draws.std()) / np.sqrt(len(draws)) + 1e-9
             expect(
-                abs(float(draws.mean()) - said) < slack,
-                f"sample must draw from what the belief says: 40,000 draws disagree with {name}",
+                abs(float(draws.mean()) - found) < slack,
+                f"sample must draw from the predicted distribution: 40,000 draws disagree with {name}",
                 see="Draws",
                 drawn=float(draws.mean()),
-                said=said,
+                found=found,
                 five_standard_errors=slack,
             )
 

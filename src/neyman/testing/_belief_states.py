@@ -24,16 +24,16 @@ class BeliefStates(BeliefHooks):
         )
 
     def test_saved_loaded_and_continued_equals_never_stopped(self) -> None:
-        """A resumed run thinks what the uninterrupted one thinks, bit for bit."""
+        """A resumed run has the beliefs of the uninterrupted one, bit for bit."""
         straight = self.ready()
         self.drive(straight, 4, 5)
         saved = through_json(straight.state_dict())
         other = self.ready()
         self.drive(other, 77, 3)  # whatever it held is replaced
         other.load_state_dict(saved)
-        what = "a belief that was saved, loaded and continued must say what one says that never stopped"
-        expect_same(self.drive(straight, 5, 6), self.drive(other, 5, 6), what, see="Saved states")
-        expect_same(straight.state_dict(), other.state_dict(), what, see="Saved states")
+        claim = "a belief that was saved, loaded and continued must predict as one that never stopped"
+        expect_same(self.drive(straight, 5, 6), self.drive(other, 5, 6), claim, see="Saved states")
+        expect_same(straight.state_dict(), other.state_dict(), claim, see="Saved states")
 
     def test_string_and_integer_ids_stay_two_prompts(self) -> None:
         """``1`` and ``"1"`` are two prompts, also after JSON."""
@@ -42,11 +42,11 @@ class BeliefStates(BeliefHooks):
         expected = belief.predict([1, "1"])[0]
         other.load_state_dict(through_json(belief.state_dict()))
         mean = other.predict([1, "1"])[0]
-        what = "1 and '1' must stay two prompts, also through a saved state"
-        expect(mean[0] > 0.5 > mean[1], what, see="Saved states", before=expected, after=mean)
+        claim = "1 and '1' must stay two prompts, also through a saved state"
+        expect(mean[0] > 0.5 > mean[1], claim, see="Saved states", before=expected, after=mean)
 
     def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(self) -> None:
-        """What is no state, lacks a key or has one too many, raises StateError."""
+        """Anything but a state, and one that lacks a key or has one too many, raises StateError."""
         belief: Any = self.ready()
         self.drive(belief, 6, 4)
         good = through_json(belief.state_dict())
@@ -62,5 +62,5 @@ class BeliefStates(BeliefHooks):
                 f"load_state_dict of {name}",
                 see="Saved states",
             )
-            what = f"a refused state ({name}) must change nothing"
-            expect_same(good, through_json(belief.state_dict()), what, see="Saved states")
+            claim = f"a refused state ({name}) must change nothing"
+            expect_same(good, through_json(belief.state_dict()), claim, see="Saved states")

@@ -1,4 +1,4 @@
-"""What every suite shares: how a broken contract is reported, and how an exception to it is declared."""
+"""The reports of a broken contract, the declarations of exceptions to it, and the base of all suites."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hypothesis import HealthCheck, Phase, settings
 PAGE = "docs/testing.md"
 
 
-class BrokenContract(AssertionError):  # noqa: N818 (an assertion that failed, named for what it says)
-    """A belief, rule or strategy broke the contract; the message says which sentence of it, with the input."""
+class BrokenContract(AssertionError):  # noqa: N818 (an assertion that failed, named for its meaning)
+    """A belief, rule, strategy or adapter broke the contract; the message has the sentence, with the input."""
 
 
 def broken(demand: str, *, see: str, **given: Any) -> str:
     """Return the message of a broken contract.
 
     Args:
-        demand: what the contract demands and, where it helps, what was seen instead, as a sentence.
+        demand: the contract's demand and, where it helps, the finding instead, as a sentence.
         see: heading of docs/testing.md that explains the demand.
         given: the input that shows it.
     """
@@ -42,16 +42,16 @@ def expect_same(left: Any, right: Any, demand: str, *, see: str, **given: Any) -
     expect(same, demand, see=see, one=left, other=right, **given)
 
 
-def refused(call: Callable[[], Any], error: type[Exception], what: str, *, see: str, **given: Any) -> str:
+def refused(call: Callable[[], Any], error: type[Exception], case: str, *, see: str, **given: Any) -> str:
     """Return the message with which ``call`` refuses, or raise `BrokenContract` when it does not refuse."""
     try:
         call()
     except error as refusal:
         return str(refusal)
     except Exception as other:
-        said = f"{what} must raise {error.__name__}, raised {other!r}"
-        raise BrokenContract(broken(said, see=see, **given)) from other
-    raise BrokenContract(broken(f"{what} must raise {error.__name__}, but was taken in", see=see, **given))
+        message = f"{case} must raise {error.__name__}, raised {other!r}"
+        raise BrokenContract(broken(message, see=see, **given)) from other
+    raise BrokenContract(broken(f"{case} must raise {error.__name__}, but was taken in", see=see, **given))
 
 
 @contextmanager
@@ -73,14 +73,14 @@ def declared(name: str, reason: str | None, demand: str, *, see: str) -> Iterato
 
 
 @contextmanager
-def during(what: str, *, see: str) -> Iterator[None]:
-    """Add to any error that rises from the parts under test what was tried, and where that is explained."""
+def during(case: str, *, see: str) -> Iterator[None]:
+    """Add a note to any error of the parts under test: the case, and the section that explains it."""
     try:
         yield
     except Exception as error:
         if not isinstance(error, BrokenContract):
             error.add_note(
-                f"while checking the contract of neyman.testing: {what}; see {PAGE}, section {see!r}"
+                f"while checking the contract of neyman.testing: {case}; see {PAGE}, section {see!r}"
             )
         raise
 

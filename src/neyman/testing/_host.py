@@ -26,7 +26,7 @@ class Host:
         rates: success rate per prompt; others get one from their id, U-shaped.
         failing: share of rollouts without a valid result.
         seed: another world.
-        shaped: rewards are not binary; success is told beside them.
+        shaped: rewards are not binary; success is reported beside them.
     """
 
     rates: dict[PromptId, float] = field(default_factory=dict)
@@ -102,18 +102,18 @@ def run_step(
         asked += requests
         waiting += host.answer(requests)
         if rng is None:
-            told, waiting = waiting, []
+            results, waiting = waiting, []
         else:
             rng.shuffle(waiting)
             cut = int(rng.integers(1, 6))
-            told, waiting = waiting[:cut], waiting[cut:]
+            results, waiting = waiting[:cut], waiting[cut:]
         expect(
-            told or controller.is_done,
+            results or controller.is_done,
             "a step must end or ask for something, but it does neither",
             see="A step always ends",
             candidates=list(candidates),
         )
-        controller.tell(told)
+        controller.tell(results)
     return controller.finish(), asked
 
 

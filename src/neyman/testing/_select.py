@@ -99,10 +99,10 @@ class SelectSuite(Suite):
             view = self.view(ids[:brought], ids[brought:], self.informed(ids, key))
             picked = self.make().pick(view, count)
             is_legal = len(set(picked)) == len(picked) <= count and set(picked) <= set(ids)
-            what = "pick must return up to count distinct prompts, of those offered"
+            claim = "pick must return up to count distinct prompts, of those offered"
             expect(
                 is_legal,
-                what,
+                claim,
                 see=_SEE,
                 candidates=ids[:brought],
                 fresh=ids[brought:],
@@ -127,8 +127,8 @@ class SelectSuite(Suite):
         for ids, count in (([], 4), (["a", "b"], 0), ([], 0)):
             with during("pick with nothing offered, or nothing wanted", see="Empty pools"):
                 picked = self.make().pick(self.view(ids, [], self.informed(ids)), count)
-            what = "with nothing offered or wanted, pick must return an empty list"
-            expect(len(picked) == 0, what, see="Empty pools", candidates=ids, count=count, picked=picked)
+            claim = "with nothing offered or wanted, pick must return an empty list"
+            expect(len(picked) == 0, claim, see="Empty pools", candidates=ids, count=count, picked=picked)
 
     def test_saturated_pools_are_picked_from_all_the_same(self) -> None:
         """When every prompt looks solved, or none ever is, a step still gets its prompts."""
@@ -139,26 +139,29 @@ class SelectSuite(Suite):
             history = f"{successes} of 1000 for every prompt"
             with during(f"pick from a saturated pool ({history})", see="Saturated pools"):
                 picked = self.make().pick(self.view(ids, [], belief), 3)
-            what = "a saturated pool must be picked from all the same"
+            claim = "a saturated pool must be picked from all the same"
             expect(
-                len(set(picked)) > 0 and set(picked) <= set(ids), what, see="Saturated pools", history=history
+                len(set(picked)) > 0 and set(picked) <= set(ids),
+                claim,
+                see="Saturated pools",
+                history=history,
             )
 
     def test_the_same_view_gives_the_same_picks(self) -> None:
         """Randomness comes from the view, keyed by seed and step."""
         ids = [f"q{k}" for k in range(12)]
         picks = [self.make().pick(self.view(ids[:6], ids[6:], self.informed(ids)), 4) for _ in range(3)]
-        what = "the same view must give the same picks: draw only from view.rng"
+        claim = "the same view must give the same picks: draw only from view.rng"
         for again in picks[1:]:
-            expect_same(picks[0], again, what, see="Determinism")
+            expect_same(picks[0], again, claim, see="Determinism")
 
     def test_picking_changes_nothing(self) -> None:
-        """The belief is read, never told."""
+        """The belief is read, never changed."""
         ids = [f"q{k}" for k in range(12)]
         belief, rule = self.informed(ids), self.make()
         before, first = belief.state_dict(), rule.pick(self.view(ids[:6], ids[6:], belief), 4)
-        what = "pick must not change the belief"
-        expect_same(before, belief.state_dict(), what, see="Determinism")
+        claim = "pick must not change the belief"
+        expect_same(before, belief.state_dict(), claim, see="Determinism")
         again = rule.pick(self.view(ids[:6], ids[6:], belief), 4)
         expect_same(first, again, "pick must not remember earlier calls", see="Determinism")
 

@@ -10,7 +10,7 @@ from neyman.testing._strategy_spend import StrategySpend
 class StrategySuite(StrategySpend, StrategyRepeat, StrategyEnds):
     """Everything that a host relies on in a strategy. Subclass it, define ``make``, run pytest.
 
-    The parts of a strategy have suites of their own, which say more about what is wrong with a part.
+    The parts of a strategy have suites of their own, which are closer to a fault in one of them.
 
     Hooks:
         make: returns a fresh `neyman.Strategy`, with the same settings at each call. Required.

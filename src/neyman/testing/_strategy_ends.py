@@ -29,11 +29,11 @@ class StrategyEnds(StrategyHooks):
                 expect_sound_batch(batch, controller.strategy, known)
                 ledger = controller.ledger
                 held = len(controller.held_rollouts) - len(controller.replayable)
-                what = "every rollout asked for must have a fate in the ledger, or be held for a later step"
+                claim = "every rollout asked for must have a fate in the ledger, or be held for a later step"
                 balance = {"requested": ledger.requested, "settled": ledger.rollouts(), "held": held}
                 expect(
                     ledger.requested == ledger.rollouts() + held,
-                    what,
+                    claim,
                     see="Sound batches",
                     step=step,
                     **balance,
@@ -53,7 +53,7 @@ class StrategyEnds(StrategyHooks):
         expect_sound_batch(batch, controller.strategy, prompt_by_rollout(asked))
 
     def test_an_exhausted_pool_ends_the_step_or_is_refused(self) -> None:
-        """Three prompts in all: the step ends with what there is, or says that the budget does not fit."""
+        """Three prompts in all: the step ends with those, or refuses a budget that does not fit."""
         for brought in ([0], [0, 1, 2], []):
             controller = self.controller(pool=range(3))
             before = through_json(controller.state_dict())
@@ -67,9 +67,9 @@ class StrategyEnds(StrategyHooks):
                 )
                 continue
             prompts = count_by_prompt(asked)
-            what = "a step on three prompts must keep to them and to the budget and its allowance"
+            claim = "a step on three prompts must keep to them and to the budget and its allowance"
             kept = set(prompts) <= {0, 1, 2} and count_asked(asked) <= 1.1 * self.budget
-            expect(kept, what, see="Empty pools", asked=prompts, **given)
+            expect(kept, claim, see="Empty pools", asked=prompts, **given)
             expect_sound_batch(batch, controller.strategy, prompt_by_rollout(asked))
 
     def _expect_untouched(
@@ -79,8 +79,8 @@ class StrategyEnds(StrategyHooks):
             name: before[name] == after[name]
             for name in ("step", "ledger", "next_rollout", "pool", "carried")
         }
-        what = "a step that is refused must leave no step open and no rollout spent"
-        expect(not is_open and all(kept.values()), what, see="Empty pools", is_open=is_open, unchanged=kept)
+        claim = "a step that is refused must leave no step open and no rollout spent"
+        expect(not is_open and all(kept.values()), claim, see="Empty pools", is_open=is_open, unchanged=kept)
 
     def test_saturated_pools_end_in_finite_batches_without_signal(self) -> None:
         """All prompts always solved, or never: no division by zero, no advantage, no budget overrun."""
@@ -92,11 +92,13 @@ class StrategyEnds(StrategyHooks):
                     batch, asked = run_step(controller, host, self.brought(0))  # the same: all of it is known
                 given = {"success_rate": rate, "step": step}
                 expect_sound_batch(batch, controller.strategy, prompt_by_rollout(asked))
-                what = "groups whose outcomes are all equal must have no advantage"
-                expect(not batch.advantages.any(), what, see="Saturated pools", got=batch.advantages, **given)
+                claim = "groups whose outcomes are all equal must have no advantage"
+                expect(
+                    not batch.advantages.any(), claim, see="Saturated pools", got=batch.advantages, **given
+                )
                 within = 0 < count_asked(asked) <= 1.1 * self.budget
-                what = "a saturated pool must be asked within the budget and its allowance"
-                expect(within, what, see="Saturated pools", asked=count_asked(asked), **given)
+                claim = "a saturated pool must be asked within the budget and its allowance"
+                expect(within, claim, see="Saturated pools", asked=count_asked(asked), **given)
 
     def test_no_state_is_absorbing(self) -> None:
         """A prompt that looked solved, or hopeless, gets rollouts again within ``retest_within`` steps."""

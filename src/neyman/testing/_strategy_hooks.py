@@ -1,4 +1,4 @@
-"""What a strategy's author states, and how the checks drive a controller."""
+"""The claims of a strategy's author, and the controller that the checks drive."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StrategyHooks(Suite):
     def controller(
         self, *, budget: int | None = None, pool: Sequence[PromptId] | None = None, **more: Any
     ) -> Controller:
-        """Return a controller of a fresh strategy, with the suite's budget and pool unless told otherwise."""
+        """Return a controller of a fresh strategy, by default with the suite's budget and pool."""
         spend = Budget(rollouts=self.budget if budget is None else budget)
         return Controller(
             self.make(), budget=spend, pool=range(self.pool_size) if pool is None else pool, **more

@@ -40,61 +40,61 @@ class StrategyRepeat(StrategyHooks):
     __test__ = False
 
     def test_the_same_calls_give_the_same_decisions_bit_for_bit(self) -> None:
-        """Whatever comes in whatever portions: two ranks told the same decide the same."""
+        """Results come in portions and out of order: two ranks that get the same decide the same."""
         for world in range(self.worlds):
             first, second = self.controller(), self.controller()
             for step in range(3):
-                with during("a step told in portions and out of order", see="Determinism"):
+                with during("a step reported in portions and out of order", see="Determinism"):
                     (one, asked), (other, also) = (
                         run_step(
                             c, Host(failing=0.1, seed=world), self.brought(step), rng=self.rng(world, step)
                         )
                         for c in (first, second)
                     )
-                what, given = (
-                    "two controllers told the same must decide the same",
+                claim, given = (
+                    "two controllers that get the same must decide the same",
                     {"step": step, "world": world},
                 )
-                expect_same(asked, also, what, see="Determinism", **given)
-                expect_same_batch(one, other, what, see="Determinism", **given)
-            expect_same(first.state_dict(), second.state_dict(), what, see="Determinism", **given)
+                expect_same(asked, also, claim, see="Determinism", **given)
+                expect_same_batch(one, other, claim, see="Determinism", **given)
+            expect_same(first.state_dict(), second.state_dict(), claim, see="Determinism", **given)
 
     def test_the_order_inside_a_tell_does_not_matter(self) -> None:
         """Results of one tell are a set."""
         for world in range(self.worlds):
             plain, mixed = self.controller(), self.controller()
             host, rng = Host(failing=0.1, seed=world), self.rng(20, world)
-            what = "the order of results inside one tell must not matter"
+            claim = "the order of results inside one tell must not matter"
             for step in range(2):
                 for controller in (plain, mixed):
                     controller.begin(self.brought(step))
                 while not plain.is_done:
                     requests = plain.ask()
-                    expect_same(requests, mixed.ask(), what, see="Order", step=step, world=world)
+                    expect_same(requests, mixed.ask(), claim, see="Order", step=step, world=world)
                     outcomes = host.answer(requests)
                     plain.tell(outcomes)
                     rng.shuffle(outcomes)
                     mixed.tell(outcomes)
-                expect_same_batch(plain.finish(), mixed.finish(), what, see="Order", step=step, world=world)
-            expect_same(plain.state_dict(), mixed.state_dict(), what, see="Order", world=world)
+                expect_same_batch(plain.finish(), mixed.finish(), claim, see="Order", step=step, world=world)
+            expect_same(plain.state_dict(), mixed.state_dict(), claim, see="Order", world=world)
 
     def test_plans_do_not_depend_on_the_order_of_arrival(self) -> None:
         """Without verdicts, counts are taken when all probes are in: who answers first changes nothing."""
         if self.make().verdict is not None:
             return  # waves open prompts as verdicts free budget; what they decide per prefix is checked by the rules
         for world in range(self.worlds):
-            said = []
+            found = []
             for key in (None, 30, 31):
                 rng = None if key is None else self.rng(key, world)
                 controller, counts = self.controller(), []
                 for step in range(3):
-                    with during("a step told out of order", see="Order"):
+                    with during("a step reported out of order", see="Order"):
                         _, asked = run_step(controller, Host(seed=world), self.brought(step), rng=rng)
                     counts.append(count_by_prompt(asked))
-                said.append((counts, controller.ledger.account()))
-            what = "without a verdict, the order in which results arrive must not change any count"
-            for other in said[1:]:
-                expect_same(said[0], other, what, see="Order", world=world)
+                found.append((counts, controller.ledger.account()))
+            claim = "without a verdict, the order in which results arrive must not change any count"
+            for other in found[1:]:
+                expect_same(found[0], other, claim, see="Order", world=world)
 
     def test_saved_restored_and_continued_equals_never_stopped(self) -> None:
         """Between steps and in the middle of one, with results out that the host has lost."""
@@ -103,12 +103,12 @@ class StrategyRepeat(StrategyHooks):
         for stop in (0, 1, 4):
             with during(f"three steps, saved and restored after {stop} portions", see="Saved states"):
                 interrupted = self._trace(stop)
-            what = (
+            claim = (
                 f"a run saved and restored after {stop} portions of results must equal one that never stopped"
             )
             for step, (one, other) in enumerate(zip(straight[0], interrupted[0], strict=True)):
-                expect_same_batch(one, other, what, see="Saved states", step=step)
-            expect_same(straight[1], interrupted[1], what, see="Saved states")
+                expect_same_batch(one, other, claim, see="Saved states", step=step)
+            expect_same(straight[1], interrupted[1], claim, see="Saved states")
 
     def _trace(self, stop: int | None) -> tuple[list[Batch], Any]:
         """Return the batches and the last state of three steps, restored after ``stop`` portions of each."""
@@ -125,11 +125,11 @@ class StrategyRepeat(StrategyHooks):
                     controller = self._restored(controller)
                     out = {o.rollout_id for o in waiting} - unwanted
                     again = {i for request in controller.ask(len(out)) for i in request.rollout_ids}
-                    what = "what was out when the state was saved must be asked for again, under its own ids"
-                    expect_same(out, again, what, see="Saved states")
+                    claim = "what was out when the state was saved must be asked for again, under its own ids"
+                    expect_same(out, again, claim, see="Saved states")
                 moves += 1
-                told, waiting = waiting[:portion], waiting[portion:]
-                controller.tell(told)
+                results, waiting = waiting[:portion], waiting[portion:]
+                controller.tell(results)
             batches.append(controller.finish())
             if stop is not None:
                 controller = self._restored(controller)
@@ -151,10 +151,10 @@ class StrategyRepeat(StrategyHooks):
         demand = "permuting the candidates and their worlds must permute the decisions"
         with declared("by_name", self.by_name, demand, see="Permutations"):
             for world in range(self.worlds):
-                said = [self._counts_by_place(ids, world) for ids in names]
-                for ids, counts in zip(names[1:], said[1:], strict=True):
+                found = [self._counts_by_place(ids, world) for ids in names]
+                for ids, counts in zip(names[1:], found[1:], strict=True):
                     given = {"candidates": ids, "world": world, "instead_of": names[0]}
-                    expect_same(said[0], counts, demand, see="Permutations", **given)
+                    expect_same(found[0], counts, demand, see="Permutations", **given)
 
     def _counts_by_place(self, ids: list[PromptId], world: int) -> list[list[int]]:
         """Return the rollouts of each place in three steps without a pool."""

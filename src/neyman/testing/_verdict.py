@@ -9,7 +9,7 @@ from neyman.rules import Verdict
 from neyman.testing._contract import Suite, declared, during, expect
 
 _SEE = "Verdicts"
-_SAYS = ("commit", "abandon", "continue")
+_WORDS = ("commit", "abandon", "continue")
 Prior = tuple[float, float]
 
 
@@ -40,8 +40,8 @@ class VerdictSuite(Suite):
 
     def decide(self, rule: Verdict, successes: int, trials: int, size: int, prior: Prior) -> str:
         """Return the verdict on a prefix."""
-        what = f"the verdict on {successes} of {trials} of a group of {size} under Beta{prior}"
-        with during(what, see=_SEE):
+        claim = f"the verdict on {successes} of {trials} of a group of {size} under Beta{prior}"
+        with during(claim, see=_SEE):
             return rule.decide(successes, trials, size, prior)
 
     def test_looks_rise_to_the_size_of_the_group(self) -> None:
@@ -49,25 +49,27 @@ class VerdictSuite(Suite):
         for size in self.group_sizes:
             looks = self.make().looks(size)
             legal = looks[-1:] == (size,) and looks[0] >= 1 and all(a < b for a, b in pairwise(looks))
-            what = "looks must increase from at least 1 to the size of the group"
-            expect(legal, what, see=_SEE, group_size=size, looks=looks)
+            claim = "looks must increase from at least 1 to the size of the group"
+            expect(legal, claim, see=_SEE, group_size=size, looks=looks)
 
     def test_every_prefix_gets_a_verdict(self) -> None:
         """One of three words, for every prefix from empty to complete, also where results are missing."""
         for size, prior in self._pairs():
             for trials in range(size + 1):
                 for successes in range(trials + 1):
-                    said = self.decide(self.make(), successes, trials, size, prior)
+                    word = self.decide(self.make(), successes, trials, size, prior)
                     given = {"successes": successes, "trials": trials, "group_size": size, "prior": prior}
-                    expect(said in _SAYS, f"decide must return one of {_SAYS}", see=_SEE, said=said, **given)
+                    expect(
+                        word in _WORDS, f"decide must return one of {_WORDS}", see=_SEE, word=word, **given
+                    )
 
     def test_a_complete_group_is_decided(self) -> None:
         """There is nothing left to wait for."""
         for size, prior in self._pairs():
             for successes in range(size + 1):
-                said = self.decide(self.make(), successes, size, size, prior)
+                word = self.decide(self.make(), successes, size, size, prior)
                 given = {"successes": successes, "group_size": size, "prior": prior}
-                expect(said != "continue", "a complete group must be decided", see=_SEE, said=said, **given)
+                expect(word != "continue", "a complete group must be decided", see=_SEE, word=word, **given)
 
     def test_mixed_outcomes_are_never_abandoned(self) -> None:
         """They carry signal, whatever comes next."""
@@ -76,36 +78,36 @@ class VerdictSuite(Suite):
             for size, prior in self._pairs():
                 for trials in range(2, size + 1):
                     for successes in range(1, trials):
-                        said = self.decide(self.make(), successes, trials, size, prior)
+                        word = self.decide(self.make(), successes, trials, size, prior)
                         given = {"successes": successes, "trials": trials, "group_size": size, "prior": prior}
-                        expect(said != "abandon", demand, see=_SEE, said=said, **given)
+                        expect(word != "abandon", demand, see=_SEE, word=word, **given)
 
     def test_uniform_outcomes_are_never_committed(self) -> None:
         """They carry no signal yet."""
         for size, prior in self._pairs():
             for trials in range(1, size + 1):
                 for successes in (0, trials):
-                    said = self.decide(self.make(), successes, trials, size, prior)
+                    word = self.decide(self.make(), successes, trials, size, prior)
                     given = {"successes": successes, "trials": trials, "group_size": size, "prior": prior}
                     expect(
-                        said != "commit",
+                        word != "commit",
                         "uniform outcomes must never be committed",
                         see=_SEE,
-                        said=said,
+                        word=word,
                         **given,
                     )
 
     def test_a_longer_uniform_prefix_is_no_better(self) -> None:
-        """What was given up stays given up as more of the same comes in."""
+        """An abandoned prefix stays abandoned as more of the same comes in."""
         for size, prior in self._pairs():
             looks = self.make().looks(size)
             for solved in (False, True):
-                said = [self.decide(self.make(), n * solved, n, size, prior) for n in looks]
-                first = said.index("abandon") if "abandon" in said else len(said)
-                what = "once a uniform prefix is abandoned, a longer one must be too"
-                stays = all(word == "abandon" for word in said[first:])
+                words = [self.decide(self.make(), n * solved, n, size, prior) for n in looks]
+                first = words.index("abandon") if "abandon" in words else len(words)
+                claim = "once a uniform prefix is abandoned, a longer one must be too"
+                stays = all(word == "abandon" for word in words[first:])
                 given = {"looks": looks, "all_solved": solved, "group_size": size, "prior": prior}
-                expect(stays, what, see=_SEE, said=said, **given)
+                expect(stays, claim, see=_SEE, words=words, **given)
 
     def test_verdicts_depend_on_nothing_but_the_prefix(self) -> None:
         """Not on the groups judged before, nor on their order."""
@@ -119,9 +121,9 @@ class VerdictSuite(Suite):
         forward = [self.decide(rule, *case) for case in cases]
         backward = [self.decide(other, *case) for case in reversed(cases)][::-1]
         again = [self.decide(rule, *case) for case in cases]
-        for case, *said in zip(cases, forward, backward, again, strict=True):
-            what = "the same prefix must get the same verdict, whatever was judged before"
-            expect(len(set(said)) == 1, what, see="Determinism", prefix=case, said=said)
+        for case, *words in zip(cases, forward, backward, again, strict=True):
+            claim = "the same prefix must get the same verdict, whatever was judged before"
+            expect(len(set(words)) == 1, claim, see="Determinism", prefix=case, words=words)
 
     def _pairs(self) -> list[tuple[int, Prior]]:
         return [(size, prior) for size in self.group_sizes for prior in self.priors]

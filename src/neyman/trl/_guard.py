@@ -90,32 +90,25 @@ class Guard:
             values: what it returns, for messages: "rewards" or "verdicts".
             keeps_errors: whether TRL calls it, where an error on one process must wait for the others.
         """
-        watched = _Watched(self, name, values)
+        watched, is_async = _Watched(self, name, values), _is_async(function)
 
-        async def scored(call: Call, columns: Columns) -> list[Any]:
-            if not keeps_errors:
-                return await watched.score(call, columns)
+        async def call(given: Columns) -> Any:
+            return await self._limit.wait(function, given) if is_async else self._limit.call(function, given)
+
+        async def score(**columns: Any) -> list[Any]:
             try:
-                if self._kept.is_empty:
+                if not keeps_errors or self._kept.is_empty:
                     return await watched.score(call, columns)
-            except Exception as error:  # noqa: BLE001 - raised by `keep_of_reward`, or at the next exchange
+            except Exception as error:
+                if not keeps_errors:
+                    raise
                 self._kept.keep_of_reward(error, name)
             return [None] * len(columns["prompts"])
 
-        if _is_async(function):
+        def score_at_once(**columns: Any) -> list[Any]:
+            return _at_once(score(**columns))
 
-            async def score(**columns: Any) -> list[Any]:
-                return await scored(lambda given: self._limit.wait(function, given), columns)
-
-        else:
-
-            async def at_once(given: Columns) -> Any:
-                return self._limit.call(function, given)
-
-            def score(**columns: Any) -> list[Any]:  # type: ignore[misc]
-                return _at_once(scored(at_once, columns))
-
-        return functools.update_wrapper(score, function)
+        return functools.update_wrapper(score if is_async else score_at_once, function)
 
     @property
     def patience(self) -> float:
@@ -203,26 +196,24 @@ class _Watched:
         """Return a value as a number that TRL can take, and add up; a fault where it is none, nor None."""
         if value is None or isinstance(value, MissingReward):
             return value
-        if isinstance(value, str | bytes | bytearray | memoryview):
-            return MissingReward(f"it returned {shown(value)}, which is text and no number")
         try:
             # NumPy drops imaginary parts with a warning only.
             number = None if np.iscomplexobj(value) else float(value)
         except Exception:  # noqa: BLE001 - a user's object may do anything
             number = None
-        if number is None:
-            return MissingReward(f"it returned {shown(value)}, which is no number")
-        if self._values == "verdicts" and number == number and number not in {0.0, 1.0}:  # noqa: PLR0124 (NaN)
-            return MissingReward(
-                f"it returned {shown(value)}, which is no verdict (True or 1, False or 0, None where it cannot tell)"
-            )
-        if math.isinf(number):
-            return MissingReward(f"it returned {shown(value)}, which is not finite")
-        if abs(number) > LARGEST:
-            return MissingReward(
-                f"it returned {shown(value)}, beyond {LARGEST:g}, of which float32 keeps no sums and deviations"
-            )
-        return number
+        if isinstance(value, str | bytes | bytearray | memoryview):  # some of which float() would read
+            problem = "which is text and no number"
+        elif number is None:
+            problem = "which is no number"
+        elif self._values == "verdicts" and not math.isnan(number) and number not in {0.0, 1.0}:
+            problem = "which is no verdict (True or 1, False or 0, None where it cannot tell)"
+        elif math.isinf(number):
+            problem = "which is not finite"
+        elif abs(number) > LARGEST:
+            problem = f"beyond {LARGEST:g}, of which float32 keeps no sums and deviations"
+        else:
+            return number
+        return MissingReward(f"it returned {shown(value)}, {problem}")
 
     def _give_up(self, error: Exception | None, faults: Mapping[int, MissingReward]) -> None:
         """Stop the run: the function has never scored anything, and fails on every row."""
@@ -246,18 +237,11 @@ def _fault(error: Exception) -> MissingReward:
 
 def _only(columns: Columns, row: int, rows: int) -> dict[str, Any]:
     """Return the arguments of a reward function for one row; what it logs then belongs to no table."""
-    return {
-        name: _nothing
-        if name in LOGS
-        else [value[row]]
-        if isinstance(value, list) and len(value) == rows
-        else value
-        for name, value in columns.items()
-    }
-
-
-def _nothing(*_: Any, **__: Any) -> None:
-    """Log nothing."""
+    given = {}
+    for name, value in columns.items():
+        is_column = isinstance(value, list) and len(value) == rows
+        given[name] = (lambda *_, **__: None) if name in LOGS else [value[row]] if is_column else value
+    return given
 
 
 def _is_async(function: Any) -> bool:

@@ -130,7 +130,7 @@ class Limit:
 
 
 def _keep(done: Kept, function: Function, columns: Columns) -> None:
-    """Keep what a function returned, or raised, for the thread that waits."""
+    """Keep the result of a function, or its error, for the thread that waits."""
     try:
         done.set_result((_called(function, columns), None))
     except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
@@ -174,12 +174,12 @@ async def _awaited(function: Function, columns: Columns) -> Any:
 
 
 def _escaped(error: BaseException) -> EscapeError:
-    said = message(error)
-    return EscapeError(f"{type(error).__name__}{said and ': '}{said}, which a reward function must not raise")
+    text = message(error)
+    return EscapeError(f"{type(error).__name__}{text and ': '}{text}, which a reward function must not raise")
 
 
 def _listed(returned: Any) -> Any:
-    """Read what is iterated over, within the time of the call: a generator does its work only then."""
+    """Read an iterator within the time of the call: a generator does its work only then."""
     if isinstance(returned, torch.Tensor):
         return returned.tolist()
     try:
@@ -190,15 +190,11 @@ def _listed(returned: Any) -> Any:
 
 
 def _logging_while_wanted(columns: Columns) -> tuple[dict[str, Any], threading.Event]:
-    """Return columns whose logs fall silent when the call is no longer waited for, and what says so."""
+    """Return columns whose logs fall silent once the event beside them is cleared: a late call belongs to no table."""
     wanted = threading.Event()
     wanted.set()
-    return {k: _while(wanted, v) if k in LOGS else v for k, v in columns.items()}, wanted
 
+    def guarded(log: Function) -> Function:
+        return lambda *values, **named: log(*values, **named) if wanted.is_set() else None
 
-def _while(wanted: threading.Event, log: Callable[..., None]) -> Callable[..., None]:
-    def said(*values: Any, **named: Any) -> None:
-        if wanted.is_set():
-            log(*values, **named)
-
-    return said
+    return {name: guarded(value) if name in LOGS else value for name, value in columns.items()}, wanted
