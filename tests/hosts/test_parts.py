@@ -70,7 +70,7 @@ def test_a_reward_that_is_not_binary_is_refused_with_the_trainers_way_out():
     ("reward", "verdict", "cause"),
     [
         (neyman.MissingReward("no verdict in 5 s", status="timeout"), None, "no verdict in 5 s"),
-        (1.0, neyman.MissingReward("success could not tell"), "success could not tell"),
+        (1.0, neyman.MissingReward("success could not judge the completion"), "success could not judge the completion"),
         (float("nan"), None, "its reward is nan"),
         (float("inf"), None, "its reward is inf"),
         (float("nan"), neyman.MissingReward("the verifier died"), "the verifier died"),

@@ -373,4 +373,4 @@ def test_the_cause_of_a_result_that_success_cannot_judge_is_reported(bench: Any)
         max_steps=1,
         ours={"success": lambda completions, **columns: [None] * len(completions)},
     )
-    assert run.trainer.controller.first_error == "success could not tell"
+    assert run.trainer.controller.first_error == "success could not judge the completion"

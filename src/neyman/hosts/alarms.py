@@ -34,7 +34,7 @@ class Alarms:
         """Warn where a step trains nothing, or mostly filler.
 
         Args:
-            batch: what the step's ``finish`` returned.
+            batch: from the step's ``finish``.
 
         Raises:
             RunFailedError: the tenth step in a row with nothing to train on.
@@ -64,7 +64,7 @@ class Alarms:
             cause = self._controller.first_error or "no cause was reported"
             return (
                 f"no rollout has a valid reward, {drawn} (the first: {cause})",
-                "Mend what scores completions: it returns None only for one that it cannot judge",
+                "Mend the reward function: it returns None only for a completion that it cannot judge",
             )
         terms = self._terms
         return (

@@ -1,4 +1,4 @@
-"""A first step on a copy: whether a strategy's numbers fit a trainer's, found out before the run and not in it."""
+"""A first step on a copy, so that a strategy that does not fit its trainer is refused before the run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def dry_run(
         aggregation: how the host's loss averages tokens.
 
     Raises:
-        ArgumentError: what `Controller` and its ``begin`` raise for these numbers.
+        ArgumentError: as `Controller` and its ``begin`` raise for these numbers.
     """
     controller = Controller(
         strategy, Budget(rollouts=budget), train_rows=train_rows, pool=pool, aggregation=aggregation
@@ -85,7 +85,7 @@ def _bounds(strategy: Strategy) -> tuple[int, float]:
 
 
 def _misfit(strategy: Strategy, terms: Terms) -> str:
-    """Return which setting of the trainer would satisfy the bounds; empty where the bounds are not what is wrong."""
+    """Return the setting of the trainer that would satisfy the bounds; empty where the bounds are satisfied."""
     lower, upper = (0, math.inf) if strategy.verdict is not None else _bounds(strategy)
     count, rows = _sharing(strategy, terms), terms.rows
     if lower * count > rows:

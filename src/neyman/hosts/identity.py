@@ -1,4 +1,4 @@
-"""What a strategy is made of, as plain data: to be saved with a run, and compared when the run is resumed."""
+"""A strategy's parts and settings as plain data, saved with a run and compared when the run is resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPE = "type"
 def describe(strategy: Strategy) -> dict[str, Any]:
     """Return a strategy's parts and settings, JSON-safe: dataclasses by their fields, beliefs by their settings.
 
-    Of other objects only the type is known. What a belief has learnt is no part of it.
+    Of other objects only the type is known. The evidence of a belief is no part of it.
 
     Examples:
         >>> import neyman
@@ -29,7 +29,7 @@ def describe(strategy: Strategy) -> dict[str, Any]:
 
 
 def differences(there: Any, here: Any, name: str = "strategy") -> list[str]:
-    """Name what differs between two descriptions, as ``part.setting: value there, value here``."""
+    """Return the differences between two descriptions, as ``part.setting: value there, value here``."""
     if not (isinstance(there, Mapping) and isinstance(here, Mapping)) or there.get(_TYPE) != here.get(_TYPE):
         return [] if there == here else [f"{name}: {_short(there)} there, {_short(here)} here"]
     found = []

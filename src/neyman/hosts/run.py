@@ -106,7 +106,7 @@ class HostRun:
         }
 
     def restore(self, state: Mapping[str, Any], where: object) -> None:
-        """Restore what `state` returned, when it is of this run's prompts and strategy.
+        """Restore a saved `state`, when it is of this run's prompts and strategy.
 
         Args:
             state: the saved state.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from neyman.controller import Batch
 from neyman.randomness import PromptId
-from neyman.step.batch import Batch
 from neyman.strategy import Strategy
 from neyman.testing._contract import expect
 from neyman.testing._host import through_json

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from neyman.controller import Controller
+from neyman.controller import Batch, Controller, Outcome, Request
 from neyman.randomness import PromptId, keyed_rng
-from neyman.step.batch import Batch
-from neyman.step.messages import Outcome, Request
 from neyman.testing._contract import BrokenContract, broken, expect, expect_same
 
 _ROUNDS = 100_000  # more calls than any step of a test needs

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neyman.controller import Controller
+from neyman.controller import Budget, Controller, Request
 from neyman.randomness import PromptId
-from neyman.step.messages import Budget, Request
 from neyman.strategy import Strategy
 from neyman.testing._contract import Suite
 

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from neyman.controller import Controller
+from neyman.controller import Batch, Controller, Outcome, Request
 from neyman.randomness import PromptId, keyed_rng
-from neyman.step.batch import Batch
-from neyman.step.messages import Outcome, Request
 from neyman.testing._contract import declared, during, expect_same
 from neyman.testing._host import Host, expect_same_batch, run_step, through_json
 from neyman.testing._strategy_hooks import StrategyHooks, count_by_prompt

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from neyman.step.ledger import Fate
-from neyman.step.messages import StopReason
+from neyman.controller import Fate, StopReason
 from neyman.testing._batch import expect_sound_batch
 from neyman.testing._contract import during, expect
 from neyman.testing._host import Host, run_step

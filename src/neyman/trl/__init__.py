@@ -40,8 +40,8 @@ def adaptive(trainer_class: type[Trainer]) -> type[Trainer]:
         features: for beliefs that use them: an array [prompts, dimensions], a callable on texts, or the name of a
             sentence-transformers model.
         modulation: `neyman.modulation.Modulation` for DynaMO's token factor; default the strategy's own.
-        reward_timeout: seconds that one call of a reward function may take; what it does not score in time counts as
-            a timeout, never as wrong (default: no limit).
+        reward_timeout: seconds that one call of a reward function may take; a completion that it does not score in
+            time counts as a timeout, never as wrong (default: no limit).
         accept_strategy_change: resume a checkpoint of another strategy; a belief of the same kind and settings goes on,
             another starts anew (default: such a checkpoint is refused).
 

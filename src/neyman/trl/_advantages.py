@@ -90,7 +90,7 @@ def _scale(trainer: Any) -> str:
 
 
 def _order(trainer: Any) -> str:
-    return getattr(trainer, "multi_objective_aggregation", "sum_then_normalize")  # what TRL before 1.10 did
+    return getattr(trainer, "multi_objective_aggregation", "sum_then_normalize")  # as TRL before 1.10 does
 
 
 def _check_whitening(trainer: Any, strategy: Strategy, *, scores_itself: bool) -> None:

@@ -29,7 +29,7 @@ from neyman.trl._rotation import held_back, rotate
 from neyman.trl._store import RolloutStore
 from neyman.trl._token_shaping import Factor
 
-# What cuts a generation into steps: a half-used one fits no other cut.
+# The settings that cut a generation into steps: a half-used one fits no other cut.
 _CUT = ("generation_batch_size", "steps_per_generation", "num_iterations")
 
 
@@ -140,7 +140,7 @@ class Checkpoint:
         Raises:
             StateError: no state of ours, a damaged file, another version, dataset, number of processes or strategy,
                 or a generation half used that these settings would cut otherwise; the message names the file and the
-                way out. What is wrong with one process's file is raised on all.
+                way out. A fault of one process's file is raised on all.
         """
         self._ranks.exchange(f"reading {checkpoint}", lambda: self._load(checkpoint))
 

@@ -53,7 +53,7 @@ def check_rounds(trainer: Any, strategy: Strategy) -> None:
 
 
 def check_size(trainer: Any, count: int, terms: Terms) -> None:
-    """Check that TRL, which drops what fills no batch at the end of an epoch, brings every prompt.
+    """Check that TRL, which drops an incomplete batch at the end of an epoch, brings every prompt.
 
     Raises:
         ArgumentError: fewer prompts than one generation batch takes, of which TRL would train none.
@@ -89,7 +89,7 @@ def check_stream(trainer: Any, strategy: Strategy) -> None:
     if strategy.close == "fixed_train":
         warn(
             f"strategy {strategy.name!r} replaces the groups that it gives up by fresh prompts, but an IterableDataset "
-            "has none beside the batch's own: rows of weight zero will fill what is missing. To mend it, "
+            "has none beside the batch's own: rows of weight zero will fill the batch. To mend it, "
             f"{_WAY_OUT}, or close with close='fixed_spend', which spends what is freed on the batch's own prompts"
         )
     elif strategy.prompts > 1.0 or not isinstance(strategy.select, InOrder):

@@ -48,7 +48,7 @@ class Generation:
             to a multiple of the number of processes.
 
         Raises:
-            RunFailedError: ranks disagree on what to generate.
+            RunFailedError: ranks plan different rollouts.
             NeymanError: reading, generating or scoring failed on a rank: the same on all (`Ranks.exchange`).
         """
         wanted = [
@@ -159,7 +159,7 @@ class Generation:
         return judged
 
     def _tokens(self, output: tuple[Any, ...]) -> tuple[Any, Any, list[dict[str, Any]]]:
-        """Return completion ids, log-probabilities and extra fields of what was generated."""
+        """Return completion ids, log-probabilities and extra fields of a generation."""
         rows = len(output[0])
         if self._trainer_rollout is not None:
             fields = {k: v for k, v in self._trainer_rollout.items() if k not in _ROLLOUT_KEYS}
@@ -177,7 +177,7 @@ class Generation:
             yield
             return
 
-        own = copy.deepcopy(asked)  # the function may change what it is given
+        own = copy.deepcopy(asked)  # the function may change its arguments
 
         def recorded(prompts: Any, host: Any) -> Any:
             def generate() -> dict[str, Any]:

@@ -87,7 +87,7 @@ class Guard:
         Args:
             function: plain or async.
             name: of the function, for messages.
-            values: what it returns, for messages: "rewards" or "verdicts".
+            values: the name of its values, for messages: "rewards" or "verdicts".
             keeps_errors: whether TRL calls it, where an error on one process must wait for the others.
         """
         watched, is_async = _Watched(self, name, values), _is_async(function)
@@ -172,7 +172,7 @@ class _Watched:
         if len(values) != rows:
             raise ContractError(
                 f"{self._name} returned {len(values)} {self._values} for {rows} completions; it must return one for "
-                "each, None where it cannot tell"
+                "each, None where it cannot judge"
             )
         return values
 
@@ -206,7 +206,7 @@ class _Watched:
         elif number is None:
             problem = "which is no number"
         elif self._values == "verdicts" and not math.isnan(number) and number not in {0.0, 1.0}:
-            problem = "which is no verdict (True or 1, False or 0, None where it cannot tell)"
+            problem = "which is no verdict (True or 1, False or 0, None where it cannot judge)"
         elif math.isinf(number):
             problem = "which is not finite"
         elif abs(number) > LARGEST:
@@ -222,7 +222,7 @@ class _Watched:
         first = next(iter(faults.values())).why
         raise RunFailedError(
             f"{self._name} failed on all {len(faults)} completions of its first call (the first: {first}); it must "
-            "return a finite number for each, None where it cannot tell"
+            "return a finite number for each, None where it cannot judge"
         ) from error
 
 
@@ -236,7 +236,7 @@ def _fault(error: Exception) -> MissingReward:
 
 
 def _only(columns: Columns, row: int, rows: int) -> dict[str, Any]:
-    """Return the arguments of a reward function for one row; what it logs then belongs to no table."""
+    """Return the arguments of a reward function for one row; its logs then belong to no table."""
     given = {}
     for name, value in columns.items():
         is_column = isinstance(value, list) and len(value) == rows

@@ -12,8 +12,8 @@ from neyman.errors import RunFailedError
 from neyman.trl._host import output_folder
 from neyman.trl._ranks import Ranks
 
-LOCK = "_neyman.lock"  # what begins with _ the trainer does not push to the hub
-# The forks of a killed run's data loader, which hold what it held, look every 5 seconds whether it is gone.
+LOCK = "_neyman.lock"  # the trainer pushes nothing to the hub whose name begins with _
+# The forks of a killed run's data loader keep its lock, and look every 5 seconds whether it is gone.
 SECONDS = 10.0
 
 

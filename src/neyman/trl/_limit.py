@@ -1,4 +1,4 @@
-"""Calls of a user's functions: what would end more than the call is an ordinary error, and time may be limited."""
+"""Calls of a user's functions, within a time limit, from which every error is an ordinary one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StuckError(RunFailedError):
 
 
 class EscapeError(RunFailedError):
-    """A function raised what ends a program, a thread or an event loop, such as the SystemExit of ``exit()``."""
+    """A function raised an error that ends a program, a thread or an event loop, such as ``exit()``'s SystemExit."""
 
 
 def shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Event loops that go on after a task in them has raised what ends a loop, such as the SystemExit of ``exit()``."""
+"""Event loops that go on after a task has raised an error that ends a loop, such as ``exit()``'s SystemExit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Loop:
 
     def _run(self) -> None:
         _run(self.loop)
-        # What is pending now was given up, and needs no complaint.
+        # Calls that are pending now were given up, and need no complaint.
         self.loop.set_exception_handler(lambda *_: None)
         self.loop.close()
 
@@ -34,7 +34,7 @@ class Loop:
 def outlive_exits(trainer: Any) -> None:
     """Run the event loop of a trainer's async functions in a thread that no task in it can end.
 
-    The loop is the same, so that what is bound to it stays so; only its thread is another one, from before the first
+    The loop is the same, so that clients bound to it stay so; only its thread is another one, from before the first
     call on. The trainer stops it as it would its own. A trainer without such a loop is left alone.
     """
     for name in EVENT_LOOPS:

@@ -20,7 +20,7 @@ class AdaptiveMixin:
 
     Overrides four methods of TRL, each with one purpose: ``_generate_and_score_completions`` draws the
     rollouts that the strategy asks for and lets TRL build its batch from them, ``_generate_single_turn`` and
-    ``_calculate_rewards`` serve what was drawn, ``_get_per_token_logps_and_entropies`` is observed (RLOO's
+    ``_calculate_rewards`` serve drawn rollouts, ``_get_per_token_logps_and_entropies`` is observed (RLOO's
     KL, the token factor). ``_compute_loss`` gives tokens their factor, and five more keep state in the checkpoint
     and find it again.
     """

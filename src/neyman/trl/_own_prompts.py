@@ -1,4 +1,4 @@
-"""Whether a rollout function answered the prompts that it was asked, as far as its prompt ids tell."""
+"""A check that a rollout function answers the prompts of its own rows, as far as its prompt ids show."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def check_own_prompts(
     """Refuse rows that carry another prompt's ids: their rewards and log-probabilities would be of the wrong prompt.
 
     A rollout function may render prompts as it likes (a template of its own, tokens added, a prompt cut short), so a
-    row is refused only where its ids are exactly what TRL would make of another prompt of the same call, and are
-    neither what it would make of the row's own, nor hold that, nor are a part of it.
+    row is refused only where its ids are exactly those that TRL would make of another prompt of the same call, and
+    are neither those of the row's own, nor hold them, nor are a part of them.
 
     Args:
         trainer: the adapted trainer.

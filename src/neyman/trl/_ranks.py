@@ -1,4 +1,4 @@
-"""Processes that fail together: what one computes alone all get, or all stop with one message."""
+"""Processes that fail together: all get the result of each, or all stop with one message."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Ranks:
         return [one for parts, _ in everyone for one in parts]
 
     def _common(self, failures: dict[int, _Failure]) -> tuple[type[NeymanError], str]:
-        """Return what all processes raise: the first's error, or the common one."""
+        """Return the error that all processes raise: the first's, or the common one."""
         first, (kind, doing, words) = next(iter(failures.items()))
         if len(failures) == self.world and len(set(failures.values())) == 1 and kind is not RunFailedError:
             return kind, words
@@ -116,8 +116,8 @@ class Ranks:
     def _silence(self) -> str:
         return (
             f"the {self.world} processes no longer answer each other in step {self._step}: one has ended, or took "
-            "longer than the process group's timeout (30 minutes, unless ddp_timeout or the group says otherwise); "
-            "what that one wrote last has the cause"
+            "longer than the process group's timeout (30 minutes, unless ddp_timeout or the group sets another); "
+            "its last output has the cause"
         )
 
 

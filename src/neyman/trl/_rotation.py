@@ -13,7 +13,7 @@ from neyman.trl._host import ARGUMENT_WRITERS
 
 @contextmanager
 def held_back(trainer: Any) -> Iterator[None]:
-    """Let the trainer keep all checkpoints in the block, whatever ``save_total_limit`` says.
+    """Let the trainer keep all checkpoints in the block, whatever ``save_total_limit`` is.
 
     The ``training_args.bin`` that it writes meanwhile have the limit.
     """

@@ -46,6 +46,7 @@ from neyman.trl._prompts import Prompts, check_prompt_column
 from neyman.trl._ranks import Ranks
 from neyman.trl._store import Rollout
 from neyman.trl._success import Success, Verdict
+from neyman.trl._token_factor import token_mask_of
 from neyman.trl._token_shaping import token_factor
 
 Float = NDArray[np.float64]
@@ -247,10 +248,7 @@ class Session:
         terms = self.run.terms
         if terms.aggregation != "token_mean" or not batch.weights.any():
             return batch.weights
-        mask = output["completion_mask"]
-        if "tool_mask" in output:
-            mask = mask * output["tool_mask"]
-        tokens = self.trainer.accelerator.gather(mask.sum(1)).cpu().numpy()
+        tokens = self.trainer.accelerator.gather(token_mask_of(output).sum(1)).cpu().numpy()
         return row_weights(batch, tokens, self.run.strategy, terms.aggregation)
 
     def _kl(self, output: dict[str, Any]) -> Float | float:

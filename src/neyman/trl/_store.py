@@ -81,7 +81,7 @@ class RolloutStore:
         return tensors, rest
 
     def unpack(self, tensors: Mapping[str, torch.Tensor], rest: Sequence[Mapping[str, Any]]) -> None:
-        """Restore what `pack` returned; other tensors are left alone."""
+        """Restore rollouts that `pack` packed; other tensors are left alone."""
         self._rollouts = {}
         for plain in rest:
             known: dict[str, Any] = {
@@ -99,7 +99,7 @@ class RolloutStore:
 
 
 def _as_list(value: Any) -> Any:
-    """Turn what JSON does not know into lists and numbers."""
+    """Turn tensors and arrays into lists and numbers, which JSON knows."""
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
         return value.tolist()
     raise TypeError(

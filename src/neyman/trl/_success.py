@@ -69,7 +69,7 @@ class Success:
         completion_ids: Sequence[Any],
         rewards: Sequence[Sequence[float]],
     ) -> list[Verdict]:
-        """Judge completions; a missing result where a rule cannot tell, None where no rule has a reward to read.
+        """Judge completions; a missing result where a rule cannot judge, None where no rule has a reward to read.
 
         Raises:
             ContractError: the only reward function is not binary, or the callable returned another number of
@@ -85,7 +85,7 @@ class Success:
             prompts=prompts, completions=completions, completion_ids=completion_ids, **columns
         )
         # The guard leaves 1 and 0, and NaN where it took a verdict for none.
-        unknown = MissingReward("success could not tell")
+        unknown = MissingReward("success could not judge the completion")
         return [unknown if verdict is None or math.isnan(verdict) else bool(verdict) for verdict in judged]
 
     def _binary(self, reward: float) -> bool:
@@ -94,5 +94,5 @@ class Success:
             reward,
             f"reward function {name!r}",
             f"pass success=({name!r}, 0.5), a threshold on it, or success=f, a callable like a reward function that "
-            "returns one bool (None where it cannot tell) per completion",
+            "returns one bool (None where it cannot judge) per completion",
         )

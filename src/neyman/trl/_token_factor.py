@@ -2,7 +2,7 @@
 
 The extremes that normalise entropies and entropy changes belong to the whole optimisation batch, so the exact
 form makes one pass without gradients over all its micro-batches before the first of them trains. The published
-approximation needs only what TRL's own forward pass of the loss gives, so it costs none.
+approximation takes all its inputs from TRL's own forward pass of the loss, so it costs none.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ Inputs = dict[str, Any]
 class TokenShaping:
     """Multiplies each token's part of the update, for one trainer.
 
-    What is drawn at random is keyed by the trainer's seed, its step and the process.
+    Random draws are keyed by the trainer's seed, its step and the process.
 
     Raises:
         ArgumentError: a trainer setting under which no token's advantage can be reached.

@@ -24,7 +24,7 @@ if (_spec := find_spec("verl")) is None or _spec.origin is None:
     raise missing_extra("verl", "verl", "neyman.verl")
 if find_spec("wrapt") is None:
     _missing = missing_extra("wrapt", "verl", "neyman.verl")
-    # verl drops what a plugin raises, so that a run would only hear of an unknown trainer.
+    # verl drops a plugin's error, so that a run would only complain of an unknown trainer.
     logging.getLogger("neyman").warning("neyman_sync is not available in verl: %s", _missing)
     raise _missing
 

@@ -1,4 +1,4 @@
-"""verl's advantages over ragged groups: its own estimators, times what makes every prompt count as it should."""
+"""verl's advantages over ragged groups: its own estimators, times the factors that weigh prompts."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def row_factors(
 
 
 def _undivided(tokens: Int, mini_batches: Int) -> Float:
-    """Return what undoes that verl divides each mini-batch by its own tokens, as if by its share of the step's."""
-    spoken = np.bincount(mini_batches, weights=tokens)
-    return np.asarray(spoken * len(spoken) / max(float(spoken.sum()), 1.0))[mini_batches]
+    """Return the factor that turns a mean over each mini-batch's tokens into its share of the mean over the step's."""
+    totals = np.bincount(mini_batches, weights=tokens)
+    return np.asarray(totals * len(totals) / max(float(totals.sum()), 1.0))[mini_batches]
 
 
 def mini_batches_of(rows: int, size: int, ranks: int) -> Int | None:

@@ -72,7 +72,7 @@ def open_run(config: Any, settings: Settings, strategy: Strategy, prompts: Promp
 
 
 def check_config(config: Any) -> None:
-    """Refuse what the adapter cannot do, or what decides on rollouts beside the strategy.
+    """Refuse settings that the adapter cannot serve, or that decide on rollouts beside the strategy.
 
     Raises:
         ArgumentError: names the setting and the way out.
@@ -96,7 +96,9 @@ def check_config(config: Any) -> None:
             "while they come: set reward.reward_model.enable_resource_pool=true, or use a rule-based reward function"
         )
     if int(config.trainer.v1.sync.get("parameter_sync_step", 1)) != 1:
-        raise ArgumentError("neyman needs trainer.v1.sync.parameter_sync_step=1: a step trains what it drew")
+        raise ArgumentError(
+            "neyman needs trainer.v1.sync.parameter_sync_step=1: a step trains its own rollouts"
+        )
     if config.skip.rollout_tq.enable:
         raise ArgumentError(
             "neyman cannot serve rollouts of an earlier run: set skip.rollout_tq.enable=false"
@@ -129,6 +131,6 @@ def _check_sampling(config: Any) -> None:
         )
     if custom.get("path"):
         raise ArgumentError(
-            "trainer.v1.sampler.custom_sampler replaces what neyman replaces: take it out, or train with "
+            "trainer.v1.sampler.custom_sampler takes the place that neyman takes: take it out, or train with "
             "trainer.v1.trainer_mode=sync"
         )

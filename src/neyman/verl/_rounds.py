@@ -1,7 +1,7 @@
 """One step's rollouts through verl's agent loops: requests are submitted, and reported as they settle.
 
-verl keeps a tag for each submitted prompt, ``pending``, ``running``, ``finished`` or ``failure``, and stores what its
-session s brought under the keys ``{uid}_{s}_0``, ``{uid}_{s}_1``, ... Every request gets a uid of its own, with as many
+verl keeps a tag for each submitted prompt (``pending``, ``running``, ``finished``, ``failure``) and stores the outputs
+of its session s under the keys ``{uid}_{s}_0``, ``{uid}_{s}_1``, ... Every request gets a uid of its own, with as many
 sessions as it has rollouts, so that session s *is* the s-th rollout of the request and nothing is joined by place.
 """
 
@@ -48,7 +48,7 @@ class Rounds:
     Args:
         controller: decides.
         submit: registers requests under their uids and hands them to verl's agent loops.
-        success: reads the verified outcome off a reward and what the reward function returned beside it.
+        success: reads the verified outcome off a reward and the values that its function returned beside it.
         check_alive: raises when an agent loop is gone.
         barrier: whether a round waits for all its rollouts, reported at once in the order of their requests.
     """
@@ -111,7 +111,7 @@ class Rounds:
         return now
 
     def _tell_settled(self) -> bool:
-        """Report what has settled since the last look; return whether anything had."""
+        """Report requests that have settled since the last look; return whether any had."""
         tags: Tags = (tq.kv_list(partition_id=PARTITION) or {}).get(PARTITION, {})
         settled = {uid: tags[uid]["status"] for uid in self._out if uid in tags and _is_settled(tags[uid])}
         if not settled or (self._barrier and len(settled) < len(self._out)):
@@ -181,7 +181,7 @@ def _sessions(tags: Tags, uids: Iterable[str]) -> dict[tuple[str, int], list[str
 
 
 def _verdicts(keys: list[str]) -> list[Verdict]:
-    """Return the reward of each key, and what the reward function returned beside it."""
+    """Return the reward of each key, and the values that its function returned beside it."""
     if not keys:
         return []
     data = tq.kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=["rm_scores", "extra_fields"])

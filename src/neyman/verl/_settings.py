@@ -89,7 +89,7 @@ class Settings:
             way_out = (
                 f"did you mean neyman.{meant[0]}?"
                 if meant
-                else f"what belongs to the strategy goes below options, for example ++neyman.options.{unknown[0]}=..."
+                else f"options of the strategy go below options, for example ++neyman.options.{unknown[0]}=..."
             )
             raise ArgumentError(
                 f"neyman has no setting {', '.join(unknown)} in verl, which are {', '.join(names)}; {way_out}"

@@ -32,14 +32,14 @@ class Success:
             )
         if name != "reward" and name not in extra:
             raise ContractError(
-                f"neyman.success={name} is not among what the reward function returns beside the score "
+                f"neyman.success={name} is not among the values that the reward function returns beside the score "
                 f"({', '.join(extra) or 'nothing'}): name one of them, or 'reward'"
             )
         value = reward if name == "reward" else extra[name]
         if value is not None and (isinstance(value, str) or not hasattr(value, "__float__")):
             raise ContractError(
                 f"the reward function returned {name}={value!r:.80}, which is no number, so that "
-                f"neyman.success={name} does not decide what succeeded: return True, False, a number, or None"
+                f"neyman.success={name} does not decide success: return True, False, a number, or None"
             )
         number = None if value is None else float(value)
         return reaches(number, self._threshold, f"the reward function returned {name}=")

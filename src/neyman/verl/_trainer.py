@@ -99,7 +99,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
         self._rounds.begin(distinct(numbers, len(self._prompts.ids)), policy_version=self.global_steps - 1)
 
     def _check_alive(self) -> None:
-        """Raise when an agent loop is gone: what it was to generate would be waited for without an end."""
+        """Raise when an agent loop is gone: its rollouts would be waited for without an end."""
         try:
             ray.get([worker.__ray_ready__.remote() for worker in self.agent_loop_manager.agent_loop_workers])
         except RayError as error:
