@@ -39,6 +39,7 @@ class Alarms:
         Raises:
             RunFailedError: the tenth step in a row with nothing to train on.
         """
+        # A batch that copies fill has rows, none of which trains; one that nothing fills has none.
         if batch.stop_reason is not StopReason.FAILED and len(batch):
             self._in_a_row = 0
             self._check_filler(batch)
@@ -75,6 +76,7 @@ class Alarms:
 
     def _check_filler(self, batch: Batch) -> None:
         terms = self._terms
+        # Strategies with fixed train leave a few rows open in most steps, which is no fault of the settings.
         filled = terms.rows - int((batch.groups >= 0).sum())
         if 2 * filled <= terms.rows or self._has_warned_of_filler:
             return

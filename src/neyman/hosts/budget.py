@@ -23,6 +23,7 @@ def rollouts_per_step(strategy: Strategy, max_rollouts: int | None, terms: Terms
     """
     rows, name = terms.rows, terms.max_rollouts
     if strategy.close != "fixed_train":
+        # Ignoring the bound would leave a user to believe that it holds.
         if max_rollouts is None:
             return rows
         raise ArgumentError(

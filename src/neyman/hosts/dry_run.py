@@ -38,6 +38,7 @@ def dry_run(
     controller = Controller(
         strategy, Budget(rollouts=budget), train_rows=train_rows, pool=pool, aggregation=aggregation
     )
+    # Rules check their numbers when they first see a step's, which in a run is after a model was loaded.
     controller.begin(candidates)
 
 
@@ -61,6 +62,7 @@ def check_step(
     Raises:
         ArgumentError: the numbers do not fit; the message has the trainer's setting that would.
     """
+    # A stream's prompts are not known yet; any names lead to the same counts.
     candidates = list(range(terms.prompts) if pool is None else pool[: terms.prompts])
     try:
         dry_run(strategy, budget, candidates, train_rows=terms.rows, pool=pool, aggregation=terms.aggregation)
@@ -86,6 +88,7 @@ def _bounds(strategy: Strategy) -> tuple[int, float]:
 
 def _misfit(strategy: Strategy, terms: Terms) -> str:
     """Return the setting of the trainer that would satisfy the bounds; empty where the bounds are satisfied."""
+    # Under a verdict bounds are of single groups, and the number of groups follows from what is given up.
     lower, upper = (0, math.inf) if strategy.verdict is not None else _bounds(strategy)
     count, rows = _sharing(strategy, terms), terms.rows
     if lower * count > rows:

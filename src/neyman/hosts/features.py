@@ -39,7 +39,7 @@ def register_prompts(
             f"features are given, but the strategy's belief {type(belief).__name__} makes nothing of them: leave "
             "features out, or give the strategy a belief that does, for example belief=neyman.beliefs.default()"
         )
-        features = None if is_computed else features
+        features = None if is_computed else features  # embedding a large dataset for nothing takes minutes
     if features is None:
         belief.register(ids)
         return

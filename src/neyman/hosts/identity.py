@@ -55,6 +55,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
         return _named(value) | {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    # A belief changes as it learns, and a run resumed later has the same one: only its settings identify it.
     if hasattr(value, "state_dict"):
         state = value.state_dict()
         return _named(value) | {"config": _plain(state.get("config") if isinstance(state, Mapping) else None)}
@@ -62,5 +63,6 @@ def _plain(value: Any) -> Any:
 
 
 def _named(value: Any) -> dict[str, Any]:
+    # All functions have one type: a function is identified by its own name.
     kind = value if hasattr(value, "__qualname__") else type(value)
     return {_TYPE: f"{kind.__module__}.{kind.__qualname__}"}

@@ -26,7 +26,7 @@ def outcome(
         success: the verified outcome; None where the reward is missing, and with it all that could be judged.
         n_tokens: completion tokens.
     """
-    if isinstance(success, MissingReward):
+    if isinstance(success, MissingReward):  # first, as it has the cause where a fault took the reward too
         reward = success
     elif not isinstance(reward, MissingReward) and not math.isfinite(reward):
         reward = MissingReward(f"its reward is {reward:g}")

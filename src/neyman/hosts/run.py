@@ -50,6 +50,7 @@ class HostRun:
         self.terms, self.warn = terms, warn
         self._prompts, self._accepts_change = prompts, accepts_change
         budget = rollouts_per_step(strategy, max_rollouts, terms)
+        # Before the controller, whose own errors are in the words of its arguments.
         check_step(strategy, budget, terms, pool=prompts.ids, warn=warn)
         self._identity = describe(strategy)
         self.controller = Controller(
@@ -93,6 +94,7 @@ class HostRun:
         }
         return {f"neyman/{name}": float(value) for name, value in numbers.items()}
 
+    # Once, and not before a checkpoint needs it: all prompts are read for it.
     @cached_property
     def _digest(self) -> str:
         return self._prompts.digest()
@@ -136,12 +138,14 @@ class HostRun:
                 f"the run was trained under another strategy ({'; '.join(changed)}): resume with that one, or "
                 f"{self.terms.accept_change} to go on under yours on purpose"
             )
+        # They were counted as carried, so that dropping them would leave the ledger without their fate.
         if (carried := inner.get("carried")) and not self.strategy.max_age:
             zero, one = (self.terms.with_option("max_age", age) for age in (0, 1))
             raise StateError(
                 f"the run carries {len(carried)} groups over to its next step, which {zero} leaves no place for: "
                 f"resume under a strategy with {one}, or from another checkpoint"
             )
+        # Another belief might take the state for its own and predict from numbers of another meaning.
         if not isinstance(saved, Mapping) or saved.get("belief") != self._identity["belief"]:
             self.warn(f"{where}: the strategy has another belief now, which starts anew")
             return {**inner, "belief": self.strategy.belief.state_dict()}

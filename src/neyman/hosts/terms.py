@@ -65,9 +65,5 @@ class Terms:
         return self.rows // self.group_size
 
     def with_option(self, name: str, value: object) -> str:
-        """Return how the user sets an option of the strategy.
-
-        >>> Terms.with_option(type("", (), {"option": "{name}={value!r}"}), "max_age", 0)
-        'max_age=0'
-        """
+        """Return the way in which the user sets an option of the strategy."""
         return self.option.format(name=name, value=value)

@@ -31,6 +31,7 @@ def row_weights(
         places: [rows] the place in the batch of each of the trainer's rows; -1 for padding of the trainer's own, which
             trains nothing and stands in the loss's divisor all the same. None where the rows are the batch's.
     """
+    # -1 is a legal index too: it reads the last row, which the masks below take out again.
     places = np.arange(len(batch)) if places is None else places
     padding = places < 0
     copies = np.where(padding, 0, batch.copies[places])

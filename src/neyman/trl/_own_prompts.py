@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from neyman.errors import ContractError
@@ -35,13 +35,12 @@ def check_own_prompts(
     """
     if len(prompt_ids) != len(prompts):
         return
-    forms = [found for render in _renderings(trainer) if (found := _rendered(render, prompts, asked))]
     owners: dict[Tokens, PromptId] = {}
-    own: dict[PromptId, list[Tokens]] = {}
-    for form in forms:
-        for prompt_id, tokens in form.items():
+    own: dict[PromptId, list[Tokens]] = {prompt_id: [] for prompt_id in asked}
+    for begun in (True, False):
+        for prompt_id, tokens in _rendered(trainer, begun, prompts, asked).items():
             owners.setdefault(tokens, prompt_id)
-            own.setdefault(prompt_id, []).append(tokens)
+            own[prompt_id].append(tokens)
     wrong = []
     for row, (prompt_id, ids) in enumerate(zip(asked, prompt_ids, strict=True)):
         tokens = tuple(int(token) for token in ids)
@@ -58,12 +57,16 @@ def check_own_prompts(
         )
 
 
-def _renderings(trainer: Any) -> list[Callable[[Any], Any]]:
-    """Return the ways from a prompt to its ids."""
+def _rendered(
+    trainer: Any, begun: bool, prompts: Sequence[Any], asked: Sequence[PromptId]
+) -> dict[PromptId, Tokens]:
+    """Return the ids of each prompt, with an answer begun or not; none where a prompt cannot be rendered so."""
     processor = trainer.processing_class
     tokenizer = getattr(processor, "tokenizer", processor)
 
-    def chat(prompt: Any, begun: bool) -> Any:
+    def render(prompt: Any) -> Any:
+        if isinstance(prompt, str):
+            return tokenizer(prompt, add_special_tokens=begun)["input_ids"]
         return processor.apply_chat_template(
             prompt,
             tools=getattr(trainer, "tools", None) or None,
@@ -74,18 +77,6 @@ def _renderings(trainer: Any) -> list[Callable[[Any], Any]]:
             **(getattr(trainer, "chat_template_kwargs", None) or {}),
         )
 
-    def render(prompt: Any, plain: bool) -> Any:
-        if isinstance(prompt, str):
-            return tokenizer(prompt, add_special_tokens=plain)["input_ids"]
-        return chat(prompt, plain)
-
-    return [lambda prompt: render(prompt, True), lambda prompt: render(prompt, False)]
-
-
-def _rendered(
-    render: Callable[[Any], Any], prompts: Sequence[Any], asked: Sequence[PromptId]
-) -> dict[PromptId, Tokens]:
-    """Return the ids of each prompt; none where a prompt cannot be rendered so."""
     first = dict(zip(reversed(asked), reversed(prompts), strict=True))
     try:
         return {prompt_id: tuple(int(t) for t in render(prompt)) for prompt_id, prompt in first.items()}

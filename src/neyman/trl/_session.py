@@ -19,6 +19,7 @@ from neyman.hosts.run import HostRun
 from neyman.hosts.weights import row_weights
 from neyman.modulation import WReinforce
 from neyman.strategy import Strategy
+from neyman.trl import _host as host
 from neyman.trl._advantages import (
     baseline_problem,
     dead_share,
@@ -32,15 +33,6 @@ from neyman.trl._checkpoint import Checkpoint
 from neyman.trl._fit import check_rounds, check_size, check_stream, terms_of
 from neyman.trl._generation import Generation
 from neyman.trl._guard import Guard
-from neyman.trl._host import (
-    awake,
-    generates_once,
-    is_rloo,
-    kept_columns,
-    log_metrics,
-    set_logged_advantages,
-    warner,
-)
 from neyman.trl._kept import KeptErrors
 from neyman.trl._prompts import Prompts, check_prompt_column
 from neyman.trl._ranks import Ranks
@@ -78,10 +70,10 @@ class Session:
         accepts_strategy_change: bool = False,
         reward_timeout: float | None = None,
     ) -> None:
-        self.trainer, self.is_rloo = trainer, is_rloo(trainer)
+        self.trainer, self.is_rloo = trainer, host.is_rloo(trainer)
         check_prompt_column(trainer)
         self.prompts = Prompts(
-            trainer.train_dataset, id_column, hide_ids=hide_ids, kept=kept_columns(trainer)
+            trainer.train_dataset, id_column, hide_ids=hide_ids, kept=host.kept_columns(trainer)
         )
         self.ranks = Ranks(trainer)
         kept = KeptErrors(trainer, self.prompts, self.ranks)
@@ -104,11 +96,11 @@ class Session:
             strategy.with_options(estimator=named, modulation=modulation),
             terms,
             self.prompts,
-            warner(trainer),
+            host.warner(trainer),
             max_rollouts=max_rollouts,
             features=features,
             accepts_change=accepts_strategy_change,
-            retries=0.0 if generates_once(trainer) else retries,
+            retries=0.0 if host.generates_once(trainer) else retries,
             seed=int(trainer.args.seed),
             divisor=self.ranks.world,
         )
@@ -131,7 +123,7 @@ class Session:
     @property
     def needs_direct_path(self) -> bool:
         """Whether TRL must generate the whole batch in its own single call."""
-        return generates_once(self.trainer)
+        return host.generates_once(self.trainer)
 
     def _begin(self, inputs: list[dict[str, Any]]) -> None:
         self.generation.kept.forget()
@@ -155,7 +147,7 @@ class Session:
         """
         self._begin(inputs)
         width = int(self.trainer.args.generation_batch_size)
-        with awake(self.trainer):
+        with host.awake(self.trainer):
             while not self.controller.is_done:
                 requests = self.controller.ask(capacity=width)
                 if not requests:
@@ -239,9 +231,9 @@ class Session:
             output["advantages"] = torch.as_tensor(
                 self._local(advantages), dtype=local.dtype, device=local.device
             )
-            set_logged_advantages(trainer, advantages.tolist())
+            host.set_logged_advantages(trainer, advantages.tolist())
             share = dead_share(trainer, batch, rewards)
-        log_metrics(trainer, self.run.metrics(batch, self.generation_seconds), share)
+        host.log_metrics(trainer, self.run.metrics(batch, self.generation_seconds), share)
 
     def _weights(self, batch: Batch, output: dict[str, Any]) -> Float:
         """Return the prompt weights by the tokens that the loss counts: without tool results and masked rows."""

@@ -67,7 +67,9 @@ class TokenFactor:
         """Yield a copy of the micro-batch for the loss, to be computed with the wrapped model."""
         self._open_window(model)
         self._inputs = dict(inputs)
-        self._factor = self._precomputed(model, inputs)
+        # Both need more than the loss's own forward pass gives.
+        if self._modulation.variant == "exact" or self._modulation.extremes == "batch":
+            self._factor = self._factors(*self._exact(model, inputs), inputs["advantages"])
         try:
             yield self._inputs
         finally:
@@ -111,14 +113,6 @@ class TokenFactor:
         accelerator = self._trainer.accelerator
         local = extremes.as_tensor(device=accelerator.device, dtype=torch.float32)
         return Extremes.from_tensor(accelerator.gather(local.unsqueeze(0)))
-
-    def _precomputed(self, model: Any, inputs: Inputs) -> Tensor | None:
-        """Return the factor where it needs more than the loss's own forward pass gives."""
-        needs_logits = self._modulation.variant == "exact" or self._modulation.extremes == "batch"
-        if not needs_logits:
-            return None
-        entropy, change, mask = self._exact(model, inputs)
-        return self._factors(entropy, change, mask, inputs["advantages"])
 
     def _factors(self, entropy: Tensor, change: Tensor, mask: Tensor, advantages: Tensor) -> Tensor:
         extremes: Extremes | None = None

@@ -13,13 +13,7 @@ from neyman.modulation.rivals import ForkTokens, KLCov, Shaping, WReinforce
 from neyman.modulation.shaping import kl_cov_advantages, shaping_factors
 from neyman.randomness import keyed_seed
 from neyman.trl._host import is_rloo, step_of
-from neyman.trl._token_factor import (
-    TokenFactor,
-    check_loss_is_open,
-    loss_change,
-    multiplied,
-    token_mask_of,
-)
+from neyman.trl._token_factor import TokenFactor, check_loss_is_open, loss_change, multiplied, token_mask_of
 
 _RATIO_LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")
 

@@ -38,7 +38,7 @@ def load(folder: Path, run: HostRun, *, accepts_stock: bool) -> None:
     Raises:
         StateError: none of ours, damaged, of other prompts or another strategy; the message has the way out.
     """
-    if folder.is_dir():
+    if folder.is_dir():  # also one that was never finished, which must not pass for verl's alone
         run.restore(_read(folder), folder)
         return
     if not accepts_stock:

@@ -48,6 +48,7 @@ def open_run(config: Any, settings: Settings, strategy: Strategy, prompts: Promp
         ArgumentError: settings that contradict each other; the message has the way out.
     """
     terms, strategy = terms_of(config), strategy.with_options(estimator=estimator_of(config))
+    # A row leaves verl's queue with its step, and with it the log-probabilities that a later one would need.
     for kept in ("max_age", "replay_age"):
         if steps := getattr(strategy, kept):
             raise ArgumentError(

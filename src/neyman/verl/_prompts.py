@@ -73,6 +73,7 @@ class Prompts:
         """Return every prompt as text: chat messages by their contents, one after the other."""
         frame: Any = getattr(self._dataset, "dataframe", None)
         key = getattr(self._dataset, "prompt_key", None)
+        # The column, where there is one: reading a row builds its messages, and may load images.
         prompts = (
             frame[key]
             if key in getattr(frame, "column_names", ())

@@ -92,7 +92,7 @@ class Rounds:
             elif not self._out:
                 raise RunFailedError("the strategy is not done, asks for nothing, and no rollout is out")
             else:
-                time.sleep(wait)
+                time.sleep(wait)  # ever longer: each look reads all tags of the queue
                 wait = min(2 * wait, _LATEST)
                 quiet_since = self._complain(quiet_since)
         return self._controller.finish()
@@ -117,6 +117,7 @@ class Rounds:
         if not settled or (self._barrier and len(settled) < len(self._out)):
             return False
         sessions = _sessions(tags, settled)
+        # An agent loop may return several outputs for a session; verl puts the reward on the last.
         finals = [keys[-1] for keys in sessions.values()]
         verdicts = dict(zip(finals, _verdicts(finals), strict=True))
         outcomes = []
@@ -127,6 +128,7 @@ class Rounds:
                 outcomes.append(self._outcome(request.prompt_id, rollout_id, keys, tags, verdicts))
                 self.drawn.keys[rollout_id] = keys
                 self.drawn.tags |= {key: tags[key] for key in keys}
+        # The prompts' own tags, which nothing else would clear.
         tq.kv_clear(keys=list(settled), partition_id=PARTITION)
         self._controller.tell(outcomes)
         return True
@@ -156,6 +158,7 @@ class Rounds:
         keys = [key for rollout_id in batch.rollout_ids.tolist() for key in self.drawn.keys[rollout_id]]
         if len(set(keys)) != len(keys):
             raise ContractError("a row stands in the batch twice, which verl's queue cannot hold")
+        # Nothing else clears the others, and they would fill the queue from step to step.
         trained = set(keys)
         if unused := [key for key in self.drawn.tags if key not in trained]:
             tq.kv_clear(keys=unused, partition_id=PARTITION)

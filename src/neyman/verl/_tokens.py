@@ -79,23 +79,10 @@ def token_factor(
         advantages: [rows, tokens], the prompts' weights included, as the update has them.
         mask: [rows, tokens] that the loss counts.
     """
+    given = {"advantages": advantages, "mask": mask}
     if not isinstance(modulation, Modulation):
-        return shaping_factors(
-            modulation,
-            logp=logps,
-            entropy=entropies,
-            advantages=advantages,
-            mask=mask,
-            generator=torch.Generator(),
-        )
-
-    change = token_change(modulation, logp=logps, entropy=entropies, advantages=advantages, mask=mask)
+        drawn = torch.Generator()  # of no rule that is applied here
+        return shaping_factors(modulation, logp=logps, entropy=entropies, generator=drawn, **given)
+    change = token_change(modulation, logp=logps, entropy=entropies, **given)
     extremes = batch_extremes([(entropies, change, mask * (advantages != 0))])
-    return token_factors(
-        modulation,
-        entropy=entropies,
-        change=change,
-        advantages=advantages,
-        mask=mask,
-        extremes=extremes,
-    )
+    return token_factors(modulation, entropy=entropies, change=change, extremes=extremes, **given)

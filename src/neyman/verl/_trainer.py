@@ -67,7 +67,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
         self.train_dataloader = numbered(self.train_dataloader)  # type: ignore[has-type]
         self._prompts = Prompts(self.train_dataset)
         strategy = self._settings.build_strategy(group_size=int(config.actor_rollout_ref.rollout.n))
-        self._modulation = modulation_of(config, strategy)
+        self._modulation = modulation_of(config, strategy)  # refuses before anything is computed from prompts
         self._run = open_run(config, self._settings, strategy, self._prompts)
         self._rounds = Rounds(
             self.controller,
@@ -96,6 +96,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
 
     def _begin(self) -> None:
         numbers = [int(number) for number in tu.get(self._next_train_batch(), NUMBER)]
+        # verl counts steps from 1; its first rollouts are of version 0 of the weights.
         self._rounds.begin(distinct(numbers, len(self._prompts.ids)), policy_version=self.global_steps - 1)
 
     def _check_alive(self) -> None:
@@ -111,6 +112,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
         rows = self._prompts.rows([int(request.prompt_id) for request in requests])
         batch = tu.get_tensordict({**rows, "uid": np.array(uids, dtype=object)})
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
+        # Read by verl's agent loops in the place of ``rollout.n``, as validation does.
         tu.assign_non_tensor_stack(batch, "__rollout_n__", [len(request.rollout_ids) for request in requests])
         self._submit_batch_to_rollout(batch)
 
@@ -141,6 +143,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
             raise ContractError("verl computes advantages of a step that was not drawn")
         places = np.array([self._places.get(key, -1) for key in batch.keys], dtype=np.int64)
         self._group(batch, drawn, places)
+        # Before verl's own: its estimators compare rows of one uid, and a prompt has one for each request.
         batch = super()._compute_advantage(batch, metrics)
         needed = ["advantages", "response_mask"]
         if self._modulation is not None:
@@ -169,6 +172,7 @@ class NeymanTrainerSync(PPOTrainerSync):  # type: ignore[misc]  # verl is not ty
             silent=without_signal(drawn, self.config),
             mini_batches=self._mini_batches(len(places)),
         )
+        # Without a change the tensor is verl's own, and is not written back: stock runs stay equal to the bit.
         if (factors != 1.0).any():
             advantages = advantages * torch.as_tensor(factors, dtype=advantages.dtype)[:, None]
         if self._modulation is not None:
