@@ -1,11 +1,11 @@
-"""Speed of exact allocation, as ratios to what the papers' authors used, and the cost of a million prompts.
+"""Speed of exact allocation, as ratios to the papers' own solvers, and the cost of a million prompts.
 
     python benchmarks/allocation.py --out allocation.json
 
 Rivals are timed in turns with neyman in one run, so that the ratio of the medians does not depend on the
 machine's load: SciPy's SLSQP on the continuous relaxation (VIP), and a dynamic program over the budget in
-NumPy (Knapsack). The objective column is the rival's relative to ours: the relaxation may be below it, as its
-counts are not whole yet; the dynamic program must reach the same optimum, or the run fails.
+NumPy (Knapsack). The objective column is the rival's relative to ours: the relaxation may be below it, because its
+counts are not yet whole; the dynamic program must reach the same optimum, or the run fails.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ESTIMATORS = ("rloo", "dr_grpo", "grpo")
 
 
 def slsqp(rates: np.ndarray, budget: int) -> np.ndarray:
-    """The relaxed RLOO problem by sequential quadratic programming, with exact derivatives (rounding not timed)."""
+    """Solve the relaxed RLOO problem by sequential quadratic programming with exact derivatives, without rounding."""
     a = rates * (1 - rates)
     result = minimize(
         lambda n: (a / (n - 1)).sum(),
@@ -47,14 +47,14 @@ def slsqp(rates: np.ndarray, budget: int) -> np.ndarray:
 
 
 def dynamic_program(rates: np.ndarray, budget: int) -> np.ndarray:
-    """The integer RLOO problem by dynamic programming over the budget, O(prompts x budget x width)."""
+    """Solve the integer RLOO problem by dynamic programming over the budget, O(prompts x budget x width)."""
     spare, width = budget - LOWER * len(rates), UPPER - LOWER
     cost = (rates * (1 - rates))[:, None] / (np.arange(LOWER, UPPER + 1) - 1.0)
     padded = np.full(spare + 1 + width, np.inf)
     padded[width] = 0.0
     choice = np.empty((len(rates), spare + 1), dtype=np.int8)
     for q in range(len(rates)):
-        # windows[c, j]: the best with c - j spent before, and j on this prompt
+        # windows[c, j]: the least cost with c - j spent before, and j on this prompt
         windows = np.lib.stride_tricks.sliding_window_view(padded, width + 1)[:, ::-1] + cost[q]
         choice[q] = windows.argmin(axis=1)
         padded[width:] = windows[np.arange(spare + 1), choice[q]]
@@ -67,7 +67,7 @@ def dynamic_program(rates: np.ndarray, budget: int) -> np.ndarray:
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU seconds of one call, and its result."""
+    """Return the CPU seconds of one call, and its result."""
     start = time.process_time()
     result = call()
     return time.process_time() - start, result
@@ -97,7 +97,7 @@ def against(rival: Callable[[np.ndarray, int], np.ndarray], prompts: int, repeat
 
 
 def million(estimator: str, prompts: int, repeats: int) -> dict[str, Any]:
-    """CPU seconds and traced memory of one exact allocation over many prompts."""
+    """Measure CPU seconds and traced memory of one exact allocation over many prompts."""
     rates = np.random.default_rng(0).random(prompts)
     budget = PER_PROMPT * prompts
     seconds = [timed(lambda: allocate(rates, budget, LOWER, UPPER, estimator))[0] for _ in range(repeats)]

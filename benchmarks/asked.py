@@ -1,4 +1,4 @@
-"""What the benchmarks ask of the `neyman` command: file name in results/ -> flags, without data and folders."""
+"""Flags of the `neyman` commands that the benchmarks run, by file name in results/, without data and folders."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ VARIANTS: dict[str, tuple[str, list[str]]] = {
     ),
 }  # fmt: skip
 
-# The same commands on another kind of processor, whose rounding warm-starts another policy: kept by hand, from there.
+# The same commands on another kind of processor, whose rounding warm-starts another policy: copied from there by hand.
 ELSEWHERE: dict[str, tuple[str, list[str]]] = {
     "demo_elsewhere": ("The demo on another kind of processor (AMD EPYC)", ["demo"]),
     "demo_elsewhere_other_seeds": (
-        "There, the demo on five other seeds",
+        "The demo on five other seeds, on that processor",
         ["train", "--seeds", "10", "11", "12", "13", "14"],
     ),
 }
 
-# What the lab and the replay are asked, beside where to.
+# Flags of the lab and of replay, without output folders.
 LAB = ["--regimes", "hard,ushape,easy", "--strategies", "core", "--seeds", "5",
        "--rates", "3e-4,6e-4,1.2e-3,2.4e-3,4.8e-3", "--rollouts", "16000"]  # fmt: skip
 ALL = ["--regimes", "hard,ushape", "--strategies", "all", "--seeds", "5", "--rates", "6e-4,1.2e-3,2.4e-3",
@@ -43,10 +43,10 @@ LAB_SIZES = {
 }
 ASIDE = ["--regimes", "hard,ushape", "--strategies", "uniform,neyman,oracle", "--seeds", "5", "--rates", "6e-4,1.2e-3",
          "--rollouts", "16000"]  # fmt: skip
-# The lab under other conditions: file name -> (what is different, flags).
+# The lab under other conditions: file name -> (the difference, flags).
 CONDITIONS: dict[str, tuple[str, list[str]]] = {
-    "lab_metadata": ("beliefs are told family and first digit", ["--features", "metadata"]),
-    "lab_hidden": ("beliefs are told the first policy's state on the prompt", ["--features", "hidden"]),
+    "lab_metadata": ("beliefs get family and first digit", ["--features", "metadata"]),
+    "lab_hidden": ("beliefs get the first policy's state on the prompt", ["--features", "hidden"]),
     "lab_many_epochs": ("256 prompts, each visited many times", ["--pool", "256"]),
     "lab_noise": ("a tenth of all verdicts flipped", ["--reward-noise", "0.1"]),
     "lab_grpo": ("advantages are GRPO's", ["--estimator", "grpo"]),
@@ -61,11 +61,11 @@ LABS = {
     **{name: [*ASIDE, *flags] for name, (_, flags) in CONDITIONS.items()},
 }
 REPLAY = ["--seeds", "5", "--passes", "20"]
-# As published, or another form of it, where our defaults differ: without a floor, without fading, uncorrected.
+# Published rules, or other forms of them, where our defaults differ: without a floor, without fading, uncorrected.
 PUBLISHED = ["--strategies", "sara:variant=published,dynamo:variant=published,vip:variant=published,dps:revisit=1000,"
              "mopps:fade=1,mopps:explore=mean,mopps:explore=mean:fade=1,greso:fade=1,curriculum:revisit=1000,"
              "reinforce-ada:until=balance", *REPLAY]  # fmt: skip
-# What a floor under exploration costs, ours and others'.
+# The cost of a floor under exploration, for `neyman` and for others.
 FRONTIER = ["--strategies", "neyman:revisit=1.5,neyman:revisit=5,neyman:revisit=8,neyman:revisit=16,"
             "curriculum:revisit=2.8,dps:revisit=2.8", *REPLAY]  # fmt: skip
 REPLAYS = {"replay": REPLAY, "replay_published": PUBLISHED, "replay_frontier": FRONTIER}

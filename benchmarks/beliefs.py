@@ -1,7 +1,7 @@
-"""How well each belief predicts the next visit of a real training trace.
+"""Score how well each belief predicts the next visit of a real training trace.
 
-Replays the trace 128 prompts a step, each pass over the pool in a fresh random order; before a prompt's visit is
-told, its predicted success rate is scored by the log-loss per rollout. Orders are paired: every belief sees the
+Replays the trace 128 prompts a step, each pass over the pool in a fresh random order. Before the belief gets a visit,
+its predicted success rate is scored by the log-loss per rollout. Orders are paired: every belief sees the
 same ones. Embeddings are cached under --cache, so that the second run takes seconds.
 
     OMP_NUM_THREADS=1 python benchmarks/beliefs.py --data DIR --orders 5 --out beliefs.json
@@ -59,7 +59,7 @@ def replay(belief: beliefs.Belief, successes: np.ndarray, seed: int) -> tuple[np
 
 
 def candidates(prompts: list[str], cache: Path) -> dict[str, Callable[[], beliefs.Belief]]:
-    """Return a factory per belief, the pool's features registered."""
+    """Return a factory per belief; each registers the pool's features."""
     plain = embed_prompts(prompts, cache_dir=cache)
     full = prompt_features(prompts, cache_dir=cache)
     ids = list(range(len(prompts)))

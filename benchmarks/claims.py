@@ -1,4 +1,4 @@
-"""Which claims hold: go through those that the methods rest on, and give each a verdict with its figures.
+"""Check the claims that the methods rest on, and give each a verdict with its figures.
 
 python benchmarks/claims.py --out benchmarks/results/claims.json   # a minute of one core
 python benchmarks/claims.py --only sara-signal                     # one of them, printed
@@ -26,7 +26,7 @@ PAGE = HERE.parent / "docs" / "claims.md"
 
 
 def judge(claim: Claim, seed: int, scale: float, data: str | None) -> dict[str, Any]:
-    """Return a claim's verdict and figures; its draws depend on the seed and its name alone."""
+    """Return a claim's verdict and figures; its draws depend only on the seed and its name."""
     rng = np.random.default_rng([seed, zlib.crc32(claim.name.encode())])
     found = claim.check(Run(rng, scale, data))
     return {
@@ -60,13 +60,13 @@ def _table(header: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def quoted(results: dict[str, Any]) -> dict[str, Any]:
-    """Return the claims that quote other results, judged by those as they are now."""
+    """Return the claims that quote other results, judged by the current ones."""
     chosen = [claim for claim in CLAIMS if claim.quotes and claim.name in results["claims"]]
     return {claim.name: judge(claim, results["seed"], results["scale"], None) for claim in chosen}
 
 
 def page(results: dict[str, Any]) -> str:
-    """Return the page, every figure of which is in the JSON."""
+    """Return the page; each of its figures is in the JSON."""
     claims = {**results["claims"], **quoted(results)}
     lines = [
         "# Which claims hold",
@@ -76,10 +76,10 @@ def page(results: dict[str, Any]) -> str:
         " in seconds. Rendered by `python benchmarks/claims.py --render` from `benchmarks/results/claims.json`, which"
         " `python benchmarks/claims.py --out benchmarks/results/claims.json` writes (with `--data DIR` for pass "
         "counts)."
-        f" Seed {results['seed']}, one generator a claim; ± is one Monte Carlo or sampling standard error, a figure"
-        ' without it is exact or quoted; "expected" is the formula\'s value, or a prediction. What needs training is'
-        " judged by the lab's tables where they hold it (undecided: their intervals leave both possible); where they"
-        " do not, it is said what would be run.",
+        f" Seed {results['seed']}, one generator per claim; ± is one Monte Carlo or sampling standard error, a figure"
+        ' without it is exact or quoted; "expected" is the formula\'s value, or a prediction. Claims that need training'
+        " are judged by the lab's tables where these cover them (undecided: their intervals leave both possible);"
+        " otherwise the page names the run that would test them.",
         "",
         *_table(
             ["claim", "source", "verdict"],
@@ -101,7 +101,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Judge the claims, or render what was judged."""
+    """Judge the claims, or render earlier verdicts."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,22 +1,22 @@
-"""What strategies do to a prompt's expected gradient, by its success rate p.
+"""Measure the effect of strategies on a prompt's expected gradient, by its success rate p.
 
     python benchmarks/gradient_bias.py --out gradient_bias.json
 
-The real controller with scripted outcomes: Bernoulli rewards, rates that stay as they are, RLOO, equal prompt weights.
+The real controller with scripted outcomes: Bernoulli rewards, fixed rates, RLOO, equal prompt weights.
 
 Statistic: a prompt's part of the batch's gradient is sum_i a_i z_i over its rows, a_i the advantage times the weight
 of row i and z_i its score. Decisions see rewards alone, so given all rewards z_i has mean g/p after a success and
 -g/(1-p) after a failure, g = E[r z] being the prompt's gradient, and the expected part is
 g sum_i a_i (r_i - p) / (p(1-p)). So for every policy and in every direction a strategy multiplies a prompt's expected
-gradient by the number E[sum_i a_i (r_i - p)] / (p(1-p)), which is what is measured. (Rewards other than 0 and 1, or
-decisions that see lengths, would be another matter.)
+gradient by the number E[sum_i a_i (r_i - p)] / (p(1-p)), and this script measures that number. (Rewards other than 0
+and 1, or decisions that see lengths, would need another statistic.)
 
-- `ratio`: the 32 prompts are the whole pool and all are opened; a_i is scaled so that a group's mean is 1.0 of its
-  prompt's gradient where counts do not depend on outcomes. At the first step, and after `HISTORY` steps.
-- `noise`: E[sum_i a_i^2] there, over that of `uniform`: what scores that are independent between rollouts add.
-- `weight`: prompts are chosen from a larger pool; a_i as it is in the batch, summed over prompts of one rate, and
-  scaled so that weights that do not depend on p are 1.0. `opened` and `rollouts`: the same of groups opened and of
-  rollouts, relative to what `uniform` gives each prompt.
+- `ratio`: the 32 prompts are the whole pool and all are opened; a_i is scaled so that the ratio is 1.0
+  where counts do not depend on outcomes. At the first step, and after `HISTORY` steps.
+- `noise`: E[sum_i a_i^2] there, over that of `uniform`: the noise from scores that are independent between rollouts.
+- `weight`: prompts are chosen from a larger pool; a_i as in the batch, summed over prompts of one rate, and
+  scaled so that weights that do not depend on p are 1.0. `opened` and `rollouts`: the same for groups opened and for
+  rollouts, relative to those of each prompt under `uniform`.
 
 Errors are standard errors over seeds. Takes about four minutes of one core.
 """
@@ -41,7 +41,7 @@ Floats = NDArray[np.float64]
 RATES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.95)
 PROMPTS, SIZE = 32, 4  # brought by the host in a step; rollouts of each on average
 HISTORY = 4
-POOL, STEPS = 256, 16  # for choosing; the first half of the steps only teaches the belief
+POOL, STEPS = 256, 16  # where prompts are chosen; the first half of the steps only trains the belief
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Case:
 
     Attributes:
         preset: its name.
-        options: of the preset.
+        options: options of the preset.
         closed: options that differ where all prompts are opened.
         size: rollouts of each prompt on average, where all prompts are opened.
         scaled: whether each group is multiplied by `probe_factors`.
@@ -63,14 +63,14 @@ class Case:
     scaled: bool = False
 
     def controller(self, seed: int, *, pool: int | None) -> neyman.Controller:
-        """Return the controller, which may choose from a pool, or else opens what the host brings."""
+        """Return the controller; without a pool it opens the prompts that the host brings."""
         options = self.options if pool else {**self.options, **self.closed}
         strategy = neyman.preset(self.preset, **options).with_options(estimator="rloo")
         fills = strategy.close == "fixed_train"
         rows = PROMPTS * (SIZE if pool else self.size)
         return neyman.Controller(
             strategy,
-            # Without a pool the budget is what all groups cost in full: no group waits for money.
+            # Without a pool the budget pays for all groups in full: no group waits for budget.
             neyman.Budget(rollouts=rows * (4 if fills and pool else 1)),
             train_rows=rows if fills else None,
             pool=range(pool) if pool else None,
@@ -96,7 +96,7 @@ CASES: dict[str, Case] = {
 def probe_factors(batch: neyman.Batch, probe: int = 2) -> Floats:
     """Return the factor per row that gives each group the reward variance of its probe, in place of all its rows.
 
-    With it the statistic of a group is its probe's variance, whose mean is p(1-p) whatever was decided afterwards:
+    With it the statistic of a group is its probe's variance, whose mean is p(1-p) whatever is decided afterwards:
     the ratio is exactly 1 for binary rewards, and the rows after the probe only smooth the direction.
     """
     factors = np.ones(len(batch))
@@ -123,7 +123,7 @@ def play(
 
 
 def parts(batch: neyman.Batch, rates: Floats, *, scaled: bool) -> tuple[Floats, Floats]:
-    """Return sum_i a_i (r_i - p) / (p(1-p)) and sum_i a_i^2 of every prompt; 0 of those that do not train."""
+    """Return sum_i a_i (r_i - p) / (p(1-p)) and sum_i a_i^2 of every prompt; 0 for prompts that do not train."""
     owner = np.array(batch.prompt_ids, dtype=np.int64)
     factors = batch.advantages * batch.weights / max(len(batch), 1)
     if scaled:
@@ -196,12 +196,12 @@ def measure(case: Case, seeds: int, pool_seeds: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure every case, print and write."""
-    parser = argparse.ArgumentParser(description="What strategies do to a prompt's expected gradient.")
+    parser = argparse.ArgumentParser(description="Effect of strategies on a prompt's expected gradient.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=800, help="where all prompts are opened")
     parser.add_argument("--pool-seeds", type=int, default=40, help="where prompts are chosen")
     options = parser.parse_args()
-    # It warns of groups without signal, of which there are many here by design.
+    # The logger warns of zero-variance groups; here many groups have zero variance by design.
     logging.getLogger("neyman").setLevel(logging.ERROR)
     cases = {}
     for name, case in CASES.items():

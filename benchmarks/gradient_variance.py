@@ -1,4 +1,4 @@
-"""Gradient variance under VIP's counts over uniform ones, at the lab's starting policies: RLOO, 32 prompts x 4.
+"""Measure gradient variance under VIP's counts over uniform ones, at the lab's starting policies: RLOO, 32 prompts x 4.
 
 ``python benchmarks/gradient_variance.py --out FILE`` takes about two minutes of one core once the policies exist.
 """

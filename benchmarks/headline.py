@@ -1,4 +1,4 @@
-"""The README's picture, from the kept figures: what a rollout buys, and what it teaches."""
+"""The README's picture, from the kept figures: the cost of rollouts with signal, and learning curves."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 _INK, _MUTED, _GRID, _DOTS = "#1b2430", "#5d6875", "#e2e6eb", "#8b95a1"
 _OURS = "#d55e00"
-# Okabe and Ito's hues, apart for colour-blind readers; every line has a dash or a width of its own, too.
+# Okabe and Ito's hues, distinct for colour-blind readers; every line also has its own dash or width.
 _LINES = {
     "oracle": ("#00916a", (0, (1, 1.2)), 1.8),
     "neyman": (_OURS, "-", 2.6),
     "uniform": (_MUTED, (0, (5, 2)), 1.8),
     "dynamic-sampling": ("#0072b2", (0, (4, 1.5, 1, 1.5)), 1.8),
 }
-# Dots with a name: words, place relative to the dot (points), and the side of the text that is there.
+# Labelled dots: label, its offset from the dot (points), and its horizontal alignment.
 _NAMES = {
     "uniform": ("uniform", (7, -3), "left"),
     "dynamic-sampling": ("dynamic-sampling", (7, -2), "left"),
@@ -34,14 +34,14 @@ _NAMES = {
     "mopps:explore=mean:fade=1": ("mopps, mean", (-6, -3), "right"),
     "neyman": ("neyman", (-9, -3), "right"),
 }
-_TOP = 2.1  # waste beyond it is named at the edge
+_TOP = 2.1  # waste above it is drawn at the edge, with its value
 
 
 def headline(out: Path) -> None:
     """Draw waste against neglect on the recorded run beside learning curves in the lab.
 
     Args:
-        out: the picture, .svg, or .png to look at. Nothing is drawn where the figures are not kept.
+        out: the picture, .svg, or .png for a preview. Nothing is drawn if the figures are not kept.
     """
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -108,7 +108,7 @@ def _draw_waste(axes: Axes, strategies: dict[str, Any]) -> None:
 
 
 def _draw_curves(axes: Axes, strategies: dict[str, Any], title: str) -> None:
-    """Draw accuracy over rollouts, each line named at its end."""
+    """Draw accuracy over rollouts, each line labelled at its end."""
     ends = {name: 100 * strategies[name]["curve"]["accuracy"][-1] for name in _LINES}
     first = 100 * strategies["uniform"]["curve"]["accuracy"][0]
     for name, (colour, dash, width) in _LINES.items():

@@ -1,11 +1,11 @@
-"""What a step's decisions cost under load, and whether memory stays bounded.
+"""Measure the cost of a step's decisions under load, and check that memory stays bounded.
 
     python benchmarks/load.py --out load.json
 
 Drives the real controller with scripted outcomes: a success rate per prompt, drawn once from Beta(0.4, 0.4), and
 Bernoulli rewards, all by seed 0. The host brings 512 prompts a step and trains 4,096 rollouts; strategies that choose
-look at further prompts of the pool, which are counted. Each case runs in a process of its own with one thread, and
-its times are process CPU time: no other case and no other job is in them, though a busy machine still makes them
+consider further prompts of the pool, which are counted. Each case runs in a process of its own with one thread, and
+its times are process CPU time: they exclude other cases and other jobs, though a busy machine still makes them
 longer. Linux only: resident memory is read from /proc.
 """
 
@@ -33,9 +33,9 @@ from neyman.randomness import PromptId
 from neyman.rules import Select, StepView
 
 PROMPTS, SIZE, SEED = 512, 8, 0
-# Columns of features by pool. A million rows of 384 are 1.5 GB, which says what a host needs and nothing of neyman.
+# Columns of features by pool. A million rows of 384 are 1.5 GB: the host's memory, not neyman's.
 COLUMNS = {17_000: 384, 1_000_000: 64}
-STEPS = {17_000: 300, 1_000_000: 1_000}  # the small pool has been seen whole long before
+STEPS = {17_000: 300, 1_000_000: 1_000}  # the small pool has been seen completely long before
 CASES: dict[str, dict[str, Any]] = {
     "vip": {},
     "dynamo": {"modulation": None},
@@ -50,7 +50,7 @@ Run = Callable[..., Any]  # run(name, call, *arguments) makes a call of the cont
 
 @dataclass
 class Counted:
-    """A selection rule that counts the candidates it is shown."""
+    """A selection rule that counts the candidates offered to it."""
 
     inner: Select
     seen: int = 0
@@ -71,7 +71,7 @@ class Counted:
 
 
 class Host:
-    """Brings prompts and generates by script."""
+    """A host that brings prompts and generates scripted outcomes."""
 
     def __init__(self, case: str, pool: int) -> None:
         strategy = neyman.preset(case.partition(",")[0], **CASES[case])
@@ -99,7 +99,7 @@ class Host:
         run("finish", controller.finish)
 
     def generate(self, requests: list[neyman.Request]) -> list[neyman.Outcome]:
-        """Return an outcome for every rollout asked for."""
+        """Return an outcome for every requested rollout."""
         pairs = [(rollout, request.prompt_id) for request in requests for rollout in request.rollout_ids]
         draws = self.rng.random(len(pairs)).tolist()
         return [
@@ -123,7 +123,7 @@ def timed(host: Host) -> dict[str, float]:
 
 
 def profiled(host: Host, top: int = 8) -> list[dict[str, Any]]:
-    """Return the functions in which the controller's calls themselves spend most, with their share."""
+    """Return the functions with the most own time in the controller's calls, with their share."""
     profiler = cProfile.Profile()
     for _ in range(PROFILED):
         host.step(lambda _, call, *arguments: profiler.runcall(call, *arguments))

@@ -1,4 +1,4 @@
-"""What every rendered table is made of: the kept figures, rows, and means with their intervals."""
+"""Parts of every rendered table: the kept figures, rows, and means with their intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RESULTS = HERE / "results"
 
 
 def kept(name: str) -> dict[str, Any] | None:
-    """Return the figures of results/NAME.json; None where it was not measured."""
+    """Return the figures of results/NAME.json; None if it was not measured."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
 
@@ -22,7 +22,7 @@ def table(header: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def interval(value: dict[str, Any] | None, scale: float = 1.0, digits: int = 1) -> str:
-    """Return a mean and its interval in words: of a figure, or of a cost that some seeds never reached."""
+    """Return a mean and its interval in words, for a figure or for a cost that some seeds never reached."""
     if not value or value.get("mean") is None:
         return "-"
     mean = f"{scale * value['mean']:,.{digits}f}"

@@ -1,7 +1,7 @@
-"""What reading files costs in memory: files of a million prompts, files with a line of a gigabyte, and files of one.
+"""Measure the memory of reading files of a million prompts, with a line of a gigabyte, and of a gigabyte in one object.
 
 ``python benchmarks/memory.py [--prompts N] [--line-bytes N] [--json]``: each file is read by a process of its own,
-which says how its resident memory grew. Files with a long line are sparse, so that they need no disk.
+which reports the growth of its resident memory. Files with a long line are sparse, so that they need no disk.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from neyman.tasks import load_problems
 from neyman.train._folder import RunFolder
 from neyman.train._tail import Tail
 
-# What reads a file of one run or one setting, which no line divides.
+# Readers of a file of one run or one setting, which is not read by lines.
 WHOLE = {
     "a run's head": ("run.json", read_object),
     "a run of the lab": ("seed0.json", read_run),
     "settings": ("config.toml", read_toml),
 }
-# A process that reads may take this much address space beyond what it has after its imports.
+# Address space that a reading process may take beyond that of its imports.
 ROOM_BYTES = 256 * 2**20
 
 
 def write_prompts(folder: Path, count: int) -> dict[str, tuple[str, Path]]:
-    """Write files of different prompts, and return what reads each: name -> (reader, file)."""
+    """Write files of different prompts, and return the reader of each: name -> (reader, file)."""
     problems, table, log = folder / "problems.jsonl", folder / "problems.csv", folder / "log.jsonl"
     with problems.open("w") as lines, table.open("w", newline="") as cells, log.open("w") as rollouts:
         rows = csv.writer(cells)
@@ -81,7 +81,7 @@ def write_long_lines(folder: Path, size: int) -> dict[str, tuple[str, Path]]:
 
 
 def read_with(reader: str, path: Path) -> int:
-    """Read a file with what is named, and return how many prompts it held."""
+    """Read a file with the named reader, and return its number of prompts."""
     if reader == "problems":
         return len(load_problems(path))
     if reader == "log":
@@ -99,7 +99,7 @@ def read_with(reader: str, path: Path) -> int:
 
 
 def read(reader: str, path: Path, room: int) -> dict[str, object]:
-    """Read a file in this process under a limit on its address space, and return what came of it."""
+    """Read a file in this process under a limit on its address space, and return the result."""
     if room:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + room
@@ -115,7 +115,7 @@ def read(reader: str, path: Path, room: int) -> dict[str, object]:
 
 
 def in_a_process(reader: str, path: Path, room: int) -> dict[str, object]:
-    """Read a file in a fork of this process, which has the imports already."""
+    """Read a file in a fork of this process, which already has the imports."""
     here, there = os.pipe()
     child = os.fork()
     if child == 0:
@@ -134,7 +134,7 @@ def in_a_process(reader: str, path: Path, room: int) -> dict[str, object]:
 
 
 def measure(prompts: int, line_bytes: int) -> dict[str, dict[str, object]]:
-    """Write the files, read each in a process of its own, and return what each said."""
+    """Write the files, read each in a process of its own, and return the reports."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         results = {}

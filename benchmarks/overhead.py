@@ -1,10 +1,10 @@
-"""What neyman costs beside the training: TRL's step time with and without it, and the import.
+"""Measure the cost of neyman beside the training: TRL's step time with and without it, and the import.
 
     python benchmarks/overhead.py --out overhead.json
 
 Trainers take turns in one run, so that the ratio of the medians depends little on the machine's load. The
-policy is the tiny one, whose steps are so short that the ratio is an upper bound for any real model. A step's decisions
-alone, at any size of pool: benchmarks/load.py.
+policy is the tiny one, whose steps are so short that the ratio is an upper bound for any real model.
+benchmarks/load.py measures a step's decisions alone, for pools of any size.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def step_seconds(strategy: str | None) -> float:
             model=model, reward_funcs=reward_function(ExactMatch()), args=args, processing_class=tokenizer,
             train_dataset=to_dataset(rules_task("hard").train), **extra,
         )  # fmt: skip
-        start = time.process_time()  # others may hold up the wall's clock
+        start = time.process_time()  # wall time would include other jobs
         trainer.train()
         return (time.process_time() - start) / STEPS
 
 
 def import_seconds(module: str) -> float:
-    """Return the median time to import a module in a fresh interpreter, the interpreter's own start taken off."""
+    """Return the median time to import a module in a fresh interpreter, less the interpreter's own start."""
 
     def once(code: str) -> float:
         start = time.perf_counter()

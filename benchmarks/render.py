@@ -1,4 +1,4 @@
-"""Render RESULTS.md from what the benchmarks wrote: ``python benchmarks/run_all.py --render``."""
+"""Render RESULTS.md from the benchmarks' JSON: ``python benchmarks/run_all.py --render``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from render_results import strategies
 
 
 def _comparison(figures: dict[str, Any]) -> list[str]:
-    """Render accuracy at equal rollouts, and rollouts to uniform's, with the verdict."""
+    """Render accuracy at equal rollouts, and rollouts to uniform's final accuracy, with the verdict."""
     rows = []
     for name, strategy in figures["strategies"].items():
         against = strategy["against_reference"].get("rollouts")
@@ -129,15 +129,16 @@ def gradient_variance(figures: dict[str, Any]) -> list[str]:
     return [
         "## Gradient variance under VIP's counts, at a frozen policy",
         "",
-        "`python benchmarks/gradient_variance.py --out gradient_variance.json`: E||g - E g||² under exact rates over "
-        "that under uniform counts, RLOO, 32 prompts a batch, the lab's first policies; Monte Carlo standard errors.",
+        "`python benchmarks/gradient_variance.py --out gradient_variance.json`: E||g - E g||² under VIP's counts "
+        "at exact rates, over that under uniform counts; RLOO, 32 prompts a batch, the lab's first policies; Monte "
+        "Carlo standard errors.",
         "",
         *_table(["regime", "group size", "measured", "predicted"], rows),
     ]
 
 
 def overhead(figures: dict[str, Any]) -> list[str]:
-    """Render what neyman costs."""
+    """Render the cost of neyman."""
     ratios = [[f"`{name}`", f"{ratio:.2f}"] for name, ratio in figures["step_time_ratio"].items()]
     seconds = figures["import_seconds"]
     return [
@@ -145,16 +146,16 @@ def overhead(figures: dict[str, Any]) -> list[str]:
         "",
         f"`python benchmarks/overhead.py --out overhead.json`: median CPU time of a step under TRL relative to the "
         f"stock trainer's ({1e3 * figures['stock_step_seconds']:.0f} ms for the policy of 0.1M parameters, 128 "
-        "rollouts: an upper bound for any real model), in turns in one run:",
+        "rollouts: an upper bound for any real model), measured in turns in one run:",
         "",
         *_table(["strategy", "step time / stock"], ratios),
         "",
-        f"`import neyman` takes {seconds['neyman']:.2f} s, of which NumPy takes {seconds['numpy']:.2f} s.",
+        f"`import neyman` takes {seconds['neyman']:.2f} s, {seconds['numpy']:.2f} s of it for NumPy.",
     ]
 
 
 def load(figures: dict[str, Any]) -> list[str]:
-    """Render what a step's decisions cost under load, and the memory of a long run."""
+    """Render the cost of a step's decisions under load, and the memory of a long run."""
     times, memory, profiles = [], [], []
     for case, by_pool in figures["cases"].items():
         for pool, found in by_pool.items():
@@ -189,7 +190,7 @@ def load(figures: dict[str, Any]) -> list[str]:
         ),
         "",
         "Resident memory, MB: when built (features included), after 100 steps (or all), at the end, and at its peak, "
-        "which is while the features are registered; the saved state, MB of JSON, and CPU seconds to save and load it.",
+        "reached while the features are registered. The saved state: MB of JSON, and CPU seconds to save and load it.",
         "",
         *_table(
             [

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def gradient_bias(figures: dict[str, Any]) -> list[str]:
-    """Render what strategies do to a prompt's expected gradient."""
+    """Render the effect of strategies on a prompt's expected gradient."""
     cases = figures["cases"]
     first, last = figures["pool_steps"]
     noise = [[_name(case), *_numbers(found["noise"])] for case, found in cases.items()]
@@ -21,24 +21,24 @@ def gradient_bias(figures: dict[str, Any]) -> list[str]:
     return [
         "## What strategies do to a prompt's expected gradient",
         "",
-        f"`{figures['command']}`: the real controller, Bernoulli rewards with rates p that stay as they are, RLOO, "
-        f"equal prompt weights. First where all {figures['prompts']} prompts are opened, {figures['size']} rollouts "
-        "each on average (probes alone: 2): a prompt's expected gradient over its true one, "
+        f"`{figures['command']}`: the real controller, Bernoulli rewards with fixed rates p, RLOO, equal prompt "
+        f"weights. First, all {figures['prompts']} prompts are opened, with {figures['size']} rollouts each on average "
+        "(probes alone: 2). The table shows a prompt's expected gradient over its true one, "
         f"{figures['seeds']} seeds. 1 is unbiased; a factor that all rates share is only a learning rate. ± is the "
         "largest standard error of a row.",
         "",
         *ratios(figures, list(cases)),
         "",
-        "The noise there, at the first step: E of the sum of squares of the factors of a prompt's rows, over that of "
-        "`uniform`. It is what scores that are independent between rollouts add to the gradient.",
+        "The noise at the first step of that setting: E of the sum of squares of the factors of a prompt's rows, over "
+        "that of `uniform`. Scores that are independent between rollouts add this noise to the gradient.",
         "",
         *_table(["strategy", *_rates(figures)], noise),
         "",
-        f"Then where prompts are chosen: the host brings {figures['prompts']} of {figures['pool']} a step, steps "
-        f"{first} to {last}, {figures['pool_seeds']} seeds. What a prompt of rate p weighs in the batch's expected "
-        "gradient, and the rollouts it gets, relative to the mean over the rates.",
+        f"Then, prompts are chosen: the host brings {figures['prompts']} of {figures['pool']} a step, steps "
+        f"{first} to {last}, {figures['pool_seeds']} seeds. The table shows the weight of a prompt of rate p in the "
+        "batch's expected gradient, and its rollouts, relative to the mean over the rates.",
         "",
-        *_table(["strategy", "what", *_rates(figures), "±"], chosen),
+        *_table(["strategy", "quantity", *_rates(figures), "±"], chosen),
     ]
 
 

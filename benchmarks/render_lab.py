@@ -10,8 +10,8 @@ from marks import interval, kept, table
 Figures = dict[str, Any]
 
 ALIKE = (
-    "In groups of 4 `speed`'s screening of 4 is the whole group, which makes it `dynamic-sampling`; `ridge` without "
-    "features is `uniform`."
+    "In groups of 4 `speed`'s screening of 4 is the whole group, so it equals `dynamic-sampling`; `ridge` without "
+    "features equals `uniform`."
 )
 
 
@@ -53,7 +53,7 @@ def regimes(figures: Figures, level: str = "###") -> list[str]:
 
 
 def equal_tokens(figures: Figures) -> str:
-    """Say whether accuracy at equal tokens is another figure than accuracy at equal rollouts."""
+    """Compare accuracy at equal tokens with accuracy at equal rollouts, in a sentence."""
     apart = 100 * max(
         abs(s["difference_at_equal_tokens"]["mean"] - s["difference_to_reference"]["mean"])
         for found in figures["regimes"].values()
@@ -61,14 +61,16 @@ def equal_tokens(figures: Figures) -> str:
     )
     if apart < 1e-9:
         return (
-            "Accuracy is at equal rollouts, which here is at equal tokens too, for strategies that discard rollouts as "
-            "for others: every answer has four tokens, and every rollout that was drawn is paid for."
+            "Accuracy is at equal rollouts, which here means equal tokens too, also for strategies that discard "
+            "rollouts: every answer has four tokens, and every drawn rollout is paid for."
         )
-    return f"Accuracy is at equal rollouts; at equal tokens differences are up to {apart:.1f} points others."
+    return (
+        f"Accuracy is at equal rollouts; at equal tokens the differences change by up to {apart:.1f} points."
+    )
 
 
 def _rates_so_far(figures: Figures) -> str:
-    """Name the rates that were measured where the command asks for others."""
+    """List the rates that were measured if they differ from the command's."""
     measured = {
         setting["learning_rate"]
         for found in figures["regimes"].values() for s in found["strategies"].values() for setting in s["settings"]
@@ -79,7 +81,7 @@ def _rates_so_far(figures: Figures) -> str:
 
 
 def _sizes(lab_figures: Figures) -> list[str]:
-    """Render every strategy at its best group size, and what each size gave it."""
+    """Render every strategy at its best group size, and its accuracy at each size."""
     rows, commands, names, beside = [], [], {}, False
     for name, words in LAB_SIZES.items():
         if (figures := kept(name)) is None:
@@ -115,8 +117,8 @@ def _sizes(lab_figures: Figures) -> list[str]:
         + ": prompts x rollouts of a step, final accuracy at the better of two rates (mean over "
         "seeds, %); then each seed at the size and rate that were best on the other seeds, the reference too."
         + (
-            " †: at 32 x 4 its best rate of those in the tables above is not one of the two here, so this row need "
-            "not be its best."
+            " †: its best rate at 32 x 4 in the tables above is not one of the two here, so this row may not be "
+            "its best."
             if beside
             else ""
         ),
@@ -126,7 +128,7 @@ def _sizes(lab_figures: Figures) -> list[str]:
 
 
 def _conditions() -> list[str]:
-    """Render `neyman` against uniform where something is different."""
+    """Render `neyman` against uniform under other conditions."""
     rows = [
         [what, f"`{' '.join(flags)}`", regime,
          *(interval(found["strategies"][name]["final_accuracy"], 100) for name in ("uniform", "neyman")),
@@ -150,7 +152,7 @@ def _conditions() -> list[str]:
 
 
 def _lengths() -> list[str]:
-    """Render accuracy at equal tokens where wrong answers are longer, so that it is another figure."""
+    """Render accuracy at equal tokens where wrong answers are longer, which changes it."""
     if (figures := kept("lab_lengths")) is None:
         return []
     what, flags = CONDITIONS["lab_lengths"]
@@ -166,8 +168,8 @@ def _lengths() -> list[str]:
               "difference at equal tokens, points"]  # fmt: skip
     return [
         "",
-        f"Where {what} (`{' '.join(flags)}`), accuracy at equal tokens is another figure: that after as many tokens as "
-        f"the run of fewest spent, {spent}. Whoever draws prompts that it fails pays more for a rollout.",
+        f"Where {what} (`{' '.join(flags)}`), accuracy at equal tokens differs: it is measured after as many "
+        f"tokens as the cheapest run spent, {spent}. A strategy that draws prompts it fails pays more per rollout.",
         "",
         *table(header, rows),
     ]

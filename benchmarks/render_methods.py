@@ -28,7 +28,7 @@ def result_lines() -> dict[str, str]:
 
 
 def write_index(page: Path) -> None:
-    """Write the table of presets into the page that lists them: those that it has in its order, then new ones."""
+    """Write the table of presets into the page that lists them: listed ones in its order, then new ones."""
     text = page.read_text()
     listed = re.findall(r"^\| \[(.+?)\]\(methods/", text, re.MULTILINE)
     names = [*(name for name in listed if name in PRESETS), *(name for name in PRESETS if name not in listed)]
@@ -40,7 +40,7 @@ def write_pages(folder: Path) -> None:
     """Write each line between the marks of its page.
 
     Args:
-        folder: of the pages, NAME.md.
+        folder: the folder of the pages, NAME.md.
 
     Raises:
         SystemExit: a page without the marks.
@@ -49,7 +49,7 @@ def write_pages(folder: Path) -> None:
         page = folder / f"{name}.md"
         text = page.read_text()
         if not _MARKED.search(text):
-            raise SystemExit(f"{page} must hold {BEGIN} and {END} where its result stands")
+            raise SystemExit(f"{page} must hold {BEGIN} and {END} around its result")
         page.write_text(_MARKED.sub(lambda _, line=line: f"{BEGIN}\n{line}\n{END}", text, count=1))
 
 
@@ -70,7 +70,7 @@ def _line(name: str, on_trace: dict[str, Any], published: dict[str, Any], learnt
 
 
 def _spent(found: dict[str, Any]) -> str:
-    """Return waste factor, longest gap, and coverage where it is not whole."""
+    """Return waste factor, longest gap, and coverage where it is incomplete."""
     kind = " (mixed groups of any size)" if found["waste_factor_counts"] == "any" else ""
     text = f"waste factor {plus_minus(found['waste_factor'])}{kind}"
     text += f", longest gap {found['max_revisit_gap']['mean']:.1f} passes"

@@ -10,27 +10,27 @@ from asked import FRONTIER, PUBLISHED, REPLAY
 from marks import kept, plus_minus, table
 
 Figures = dict[str, Any]
-NEAR = 3.2  # passes: "within about 3", where a floor of 2.8 and a step's length leave a prompt
+NEAR = 3.2  # passes: "within about 3" is a floor of 2.8 plus the length of a step
 
 
 def replay(figures: Figures) -> list[str]:
-    """Render every strategy on the real trace, variants as published, and what a floor costs."""
+    """Render every strategy on the real trace, variants as published, and the cost of a floor."""
     ours = figures["strategies"]["neyman"]
     sections = [
         "## Every strategy on a real GRPO training trace",
         "",
         f"`neyman replay DIR/dsr_sub_trace.parquet {' '.join(REPLAY)} --out replay`: groups of 8, 95 % intervals over "
-        "seeds (orders of prompts and of recorded rollouts). Replay judges spending and prediction, not accuracy; what "
-        "is asked beyond the recorded rollouts of a visit comes from its neighbours. `*`: trains groups of several "
+        "seeds (orders of prompts and of recorded rollouts). Replay judges spending and prediction, not accuracy; "
+        "requests beyond the recorded rollouts of a visit are drawn from its neighbours. `*`: trains groups of several "
         "sizes, so mixed groups of any size count (docs/replay.md), and no difference is given. A negative difference "
-        "says that `neyman` wastes less; look at the longest gap beside it.",
+        "means that `neyman` wastes less; read it with the longest gap.",
         "",
         *_strategies(figures, ours),
     ]
     if (published := kept("replay_published")) is not None:
         sections += [
             "",
-            "The same where a default here is not the published rule, as published or in its other form: "
+            "Strategies whose default here is not the published rule, as published or in another form: "
             f"`neyman replay DIR/dsr_sub_trace.parquet {' '.join(PUBLISHED)} --out replay_published`",
             "",
             *_strategies(published, ours),
@@ -56,7 +56,7 @@ def _strategies(figures: Figures, ours: Figures) -> list[str]:
 
 
 def _less(ours: Figures, other: Figures) -> str:
-    """Return our waste factor minus another's, paired by seed, with Student's interval."""
+    """Return the waste factor of `neyman` minus another's, paired by seed, with Student's interval."""
     from neyman.report._stats import paired_difference
 
     if other.get("waste_factor_counts") == "any":
@@ -95,10 +95,10 @@ def _frontier(figures: Figures, published: Figures | None, floors: Figures) -> l
         key=lambda name: shown[name]["waste_factor"]["mean"],
     )
     return [
-        "Waste against neglect: all of these tables that waste less than `sara`, shortest gap first, and "
+        "Waste against neglect: the strategies of these tables that waste less than `sara`, shortest gap first, and "
         f"`neyman replay DIR/dsr_sub_trace.parquet {' '.join(FRONTIER)} --out replay_frontier`, which moves "
-        f"the floors. Of those that look at every prompt again within about 3 passes `{least_near}` wastes least "
-        f"({shown[least_near]['waste_factor']['mean']:.3f}), of all `{least}` "
+        f"the floors. Among those that revisit every prompt within about 3 passes `{least_near}` wastes least "
+        f"({shown[least_near]['waste_factor']['mean']:.3f}), among all `{least}` "
         f"({shown[least]['waste_factor']['mean']:.3f}, at a gap of {shown[least]['max_revisit_gap']['mean']:.1f}).",
         "",
         *table(

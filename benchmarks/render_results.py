@@ -14,11 +14,11 @@ def strategies() -> list[str]:
     lines = [
         "# Every strategy, on a real trace and in the lab",
         "",
-        "Rendered by `python benchmarks/run_all.py --render`, as [RESULTS.md](../benchmarks/RESULTS.md) is, which "
-        "has everything else that was measured. What each strategy does: [methods.md](methods.md). Replay judges what "
-        "rollouts bought on recorded outcomes ([replay.md](replay.md)), the lab what a small policy learned "
-        "([lab.md](lab.md)); intervals are of 95 %. `dynamo` is without its token factor in both: a replay records no "
-        "tokens' probabilities, and the lab's answers have four tokens.",
+        "Rendered by `python benchmarks/run_all.py --render`, like [RESULTS.md](../benchmarks/RESULTS.md), which has "
+        "all other measurements. The strategies are described in [methods.md](methods.md). Replay judges spending on "
+        "recorded outcomes ([replay.md](replay.md)), the lab the learning of a small policy ([lab.md](lab.md)); "
+        "intervals are 95 %. `dynamo` is without its token factor in both: a replay records no tokens' probabilities, "
+        "and the lab's answers have four tokens.",
     ]
     if trace is not None:
         lines += ["", *replay(trace)]
@@ -28,8 +28,8 @@ def strategies() -> list[str]:
             "## Every strategy in the lab",
             "",
             f"`neyman compare {' '.join(ALL)} --out lab_all`: each seed at the learning rate that was best on the "
-            "other seeds; the reference is `uniform` at its best. `neyman-told` and `oracle` are told what no strategy "
-            f"knows. {equal_tokens(lab_runs)} {ALIKE}",
+            "other seeds; the reference is `uniform` at its best. `neyman-told` and `oracle` use exact success rates, "
+            f"which no strategy knows. {equal_tokens(lab_runs)} {ALIKE}",
             *regimes(lab_runs),
         ]
     return lines

@@ -1,7 +1,7 @@
 """Measure every figure of RESULTS.md and render it: ``make bench DATA=folder-with-the-trace``.
 
-The trace is `dsr_sub_trace.parquet` (see benchmarks/beliefs.py); without DATA its table is left as it was. Each
-benchmark writes benchmarks/results/NAME.json; ``--render`` renders what is there without measuring.
+The trace is `dsr_sub_trace.parquet` (see benchmarks/beliefs.py); without DATA its tables stay unchanged. Each
+benchmark writes benchmarks/results/NAME.json; ``--render`` renders these files without measuring.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def measure(data: str | None, demo: Path) -> None:
 
 
 def keep(run: Path, part: str) -> None:
-    """Keep the figures of a summary, without the paths and the settings that stand beside them.
+    """Keep the figures of a summary, without its paths and settings.
 
-    Of a replay ("strategies") each seed's waste factor is kept beside the mean, so that two can be compared in pairs.
+    For a replay ("strategies") each seed's waste factor is kept too, so that two strategies can be compared in pairs.
     """
     summary = json.loads((run / "summary.json").read_text())
     figures = summary[part]
@@ -120,7 +120,7 @@ def picture(demo: Path, out: Path) -> None:
 
 
 def main() -> None:
-    """Measure, unless told only to render."""
+    """Measure, unless ``--render`` is given, and render."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=os.environ.get("NEYMAN_DATA"))
     parser.add_argument("--demo", type=Path, default=Path("runs/demo"))

@@ -1,4 +1,4 @@
-"""A claim, what its check found, and the verdict on it."""
+"""A claim, the findings of its check, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SARA: Final = "SARA, arXiv 2607.26253"
 DYNAMO: Final = "DynaMO, arXiv 2602.19208"
 OURS: Final = "derived here"
 
-#: Standard errors that a simulation may be off before a formula is called wrong: some sixty are compared.
+#: Standard errors by which a simulation may be off before a formula is called wrong: about sixty are compared.
 TOLERATED: Final = 4.5
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a check is given: its own generator, and a factor on its sample sizes."""
+    """The inputs of a check: its own generator, and a factor on its sample sizes."""
 
     rng: np.random.Generator
     scale: float = 1.0
@@ -50,23 +50,23 @@ class Finding:
         self.figures.append([what, value, error, expected])
 
     def off(self) -> float:
-        """Return how many standard errors the worst simulated figure is from what was expected of it."""
+        """Return the distance of the worst simulated figure from its expected value, in standard errors."""
         gaps = [abs(v - x) / max(e, 1e-12) for _, v, e, x in self.figures if e is not None and x is not None]
         return max(gaps, default=0.0)
 
     def settle(self, good: bool, verdict: str, why: str) -> Finding:
-        """Give the verdict where the figures allow it, and the opposite where they do not."""
-        self.verdict, self.why = (verdict, why) if good else (FALSE, "The figures below do not bear it out.")
+        """Give the verdict if the figures support it, and the opposite if they do not."""
+        self.verdict, self.why = (verdict, why) if good else (FALSE, "The figures below contradict it.")
         if not good and verdict == FALSE:
-            self.verdict, self.why = CONDITION, "It was not refuted by these samples."
+            self.verdict, self.why = CONDITION, "These samples do not refute it."
         return self
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim in our own words, who makes it, its check, and another command that shows it.
+    """A claim in our own words, its source, its check, and another command that shows it.
 
-    One that ``quotes`` takes all its figures from other files of results, and is judged anew when the page is rendered.
+    A claim that ``quotes`` takes all its figures from other files of results, and is judged anew at each rendering.
     """
 
     name: str

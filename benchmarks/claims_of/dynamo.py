@@ -31,7 +31,7 @@ PUBLISHED, FITTED, ORACLE = (
 
 
 def proxy(run: Run) -> Finding:
-    """Fill by a variance and by its root, without bounds."""
+    """Allocate by a variance and by its root, without bounds."""
     found = pending()
     # Counts so large that rounding to whole rollouts is far below the figures.
     p, budget = run.rng.beta(1.0, 1.0, 256), 10**9
@@ -45,9 +45,8 @@ def proxy(run: Run) -> Finding:
     return found.settle(
         abs(ratios["variance"] - 1.0) < 1e-4 and ratios["standard deviation"] < 0.97,
         FALSE,
-        "The proxy s (n-s) / (n (n-1)) is a variance: in proportion to it sum v/n is uniform's to the digit. "
-        "The theory "
-        "wants its root.",
+        "The proxy s (n-s) / (n (n-1)) is a variance: counts in proportion to it give uniform's sum v/n to the digit. "
+        "The theory calls for its root.",
     )
 
 
@@ -70,8 +69,8 @@ def rows(run: Run) -> Finding:
     return found.settle(
         min(shares) > 0.1,
         FALSE,
-        "The totals agree, rows do not, so that responses are scored and trained as answers to other prompts. Every "
-        "row that neyman hands on carries its prompt's id, and joining checks it.",
+        "The totals agree, rows do not, so responses are scored and trained as answers to other prompts. Every row "
+        "of neyman carries its prompt's id, and the join checks it.",
     )
 
 
@@ -128,9 +127,8 @@ def box(run: Run) -> Finding:
         good,
         CONDITION,
         "Inside the box (8 to 24, 16 on average, histories of 16, 512 prompts) the bounds make the published rule gain "
-        "too; most of what it loses to the fitted rule comes from setting prompts of accuracy .85 and more to "
-        ".01. Figures: sum v/n "
-        "over uniform's.",
+        "too; most of its loss to the fitted rule comes from setting prompts of accuracy .85 and more to .01. "
+        "Figures: sum v/n over uniform's.",
     )
 
 
@@ -162,7 +160,7 @@ def change(run: Run) -> Finding:
         moved = m.entropy(logits + step * advantages[:, None, None] * score)
         errors.append(float((moved - before - step * exact).abs().max()))
     found.add(
-        "exact: what the first order leaves at a step, over that at half the step (4: second order)",
+        "exact: remainder of the first order at a step, over that at half the step (4: second order)",
         errors[0] / errors[1],
     )
     correlations = []
@@ -186,9 +184,8 @@ def change(run: Run) -> Finding:
     return found.settle(
         3.9 < errors[0] / errors[1] < 4.1 and min(correlations) < 0.9,
         CONDITION,
-        "The formula with the sum over the vocabulary is the first-order change. The published code puts a mean "
-        "over the "
-        "sequence in its place: another quantity, at times of the wrong sign. The exact one is the default.",
+        "The formula with the sum over the vocabulary is the first-order change. The published code uses a mean over "
+        "the sequence in its place: another quantity, sometimes of the wrong sign. The exact one is the default.",
     )
 
 
@@ -240,36 +237,34 @@ def bound(run: Run) -> Finding:
     )
     found.add("largest |E||grad log pi||^2 - (1 - sum pi^2)|", worst, None, 0.0)
     good = worst < 1e-12 and min(float(s.min()) for s in slack) > -1e-9 and found.off() < TOLERATED
-    return found.settle(good, HOLDS, "In the logits, not in the weights of a network.")
+    return found.settle(good, HOLDS, "True in the logits, not in the weights of a network.")
 
 
 CLAIMS = [
     Claim("dynamo-proxy", "Rollouts in proportion to the proxy minimise sum v/n.", DYNAMO, proxy,
           "pytest tests/formulas/test_water.py::test_variance_weights_without_bounds_gain_nothing_over_uniform"),
-    Claim("dynamo-rows", "Repeating prompts by the average count and responses by their own keeps rows together, as "
-          "the totals agree (the public code).", DYNAMO, rows,
+    Claim("dynamo-rows", "Repeating prompts by the average count and responses by their own counts keeps rows "
+          "together, because the totals agree (the public code).", DYNAMO, rows,
           "pytest tests/presets/test_rivals.py::test_dynamo_keeps_rows_with_their_prompts_at_any_counts"),
     Claim("dynamo-box", "The published water level lowers sum v/n.", DYNAMO, box, "pytest "
           "tests/formulas/test_water.py"),
     Claim("dynamo-entropy-change", "A token's update changes the entropy by -xi (pi L - sum pi^2 L), which the "
-          "code's mean "
-          "over a sequence stands for.", DYNAMO, change, "pytest tests/modulation/test_factors.py"),
+          "code's mean over a sequence estimates.", DYNAMO, change, "pytest tests/modulation/test_factors.py"),
     Claim("dynamo-damping", "Tokens of the largest change are damped to lam.", DYNAMO, damping,
           "pytest tests/modulation/test_factors.py::test_the_largest_change_is_damped_as_published"),
     Claim("dynamo-packing", "Factors do not depend on how rows are packed into micro-batches.", DYNAMO,
-          tested("Asserted for extremes over the whole batch, the default; with the published ones over each "
-                 "micro-batch it "
-                 "is false, which another test asserts."),
+          tested("The tests assert it for extremes over the whole batch, the default. With the published ones, over "
+                 "each micro-batch, it is false, which another test asserts."),
           "pytest tests/modulation/test_factors.py -k packing"),
     Claim("dynamo-gradient-bound", "E||grad log pi||^2 = 1 - sum pi^2 <= 1 - exp(-H): entropy bounds the "
           "gradient.", DYNAMO,
           bound, "pytest tests/modulation/test_factors.py::test_gradient_magnitude_is_bounded_by_entropy"),
     Claim("dynamo-smoother", "Gradient norms and entropies are smoother in training.", DYNAMO,
-          untested("Would take five seeds each of `dynamo` with its token factor, `dynamo` without "
+          untested("A test would take five seeds each of `dynamo` with its token factor, `dynamo` without "
                    "(`modulation = none`) and `uniform`, and the variance over steps of the gradient norm and the "
-                   "policy's entropy, which every training logs. The lab cannot answer: it logs both, but leaves the "
-                   "token factor out, which the claim rests on. A policy of .1M parameters that writes a few digits "
-                   "would not speak for language models either, so no comparison was run."),
+                   "policy's entropy, which every training logs. The lab cannot answer: it logs both, but leaves out "
+                   "the token factor, on which the claim rests. A policy of .1M parameters that writes a few digits "
+                   "would not be evidence on language models either, so no comparison was run."),
           "neyman train --strategy.name dynamo --trainer.algorithm grpo --seeds 0 1 2 3 4 --out DIR"),
     Claim("dynamo-larger-models", "Gains grow with the model (the opposite of VIP's claim).", DYNAMO,
           untested("Needs training of several sizes; the lab has one size, and starting policies of any strength."),

@@ -34,6 +34,6 @@ def goals(_: Run) -> Finding:
 
 
 CLAIMS = [
-    Claim("variance-or-signal", "The counts of least variance and those of most effective groups differ.", OURS, goals,
+    Claim("variance-or-signal", "Counts of least variance differ from counts of most effective groups.", OURS, goals,
           "pytest tests/formulas/test_allocation.py::test_minimum_variance_row"),
 ]  # fmt: skip

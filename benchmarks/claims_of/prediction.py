@@ -1,4 +1,4 @@
-"""VIP: what is believed of success rates, and what deciding costs."""
+"""VIP: predicted success rates, and the cost of deciding."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def posterior(run: Run) -> Finding:
 
 
 def predictor(_: Run) -> Finding:
-    """Quote how beliefs predict the real trace."""
+    """Quote the log-loss of beliefs on the real trace."""
     found = pending()
     table = json.loads((RESULTS / "beliefs.json").read_text())["beliefs"]
     gaps = {}
@@ -70,11 +70,11 @@ def predictor(_: Run) -> Finding:
     return found.settle(
         good,
         CONDITION,
-        "Embeddings help where a prompt was never seen. Once it was, the recursion without noise loses to plain counts "
-        "per prompt, with either bandwidth; with the median one it loses on the first pass too. Ridge regression on "
-        "the same embeddings: on prompts never seen it is better than the published process where its penalty was "
-        "chosen in hindsight, worse at the preset's; on later passes it is far worse than both, as it keeps nothing of "
-        "a prompt but what its embedding says. A process as the prior of counts is as good as the better of these in "
+        "Embeddings help on prompts never seen. Once a prompt was seen, the recursion without noise loses to plain "
+        "counts per prompt, with either bandwidth; with the median one it loses on the first pass too. Ridge "
+        "regression on the same embeddings: on prompts never seen it beats the published process with its penalty "
+        "chosen in hindsight, and loses with the preset's; on later passes it is far worse than both, because it "
+        "knows a prompt only by its embedding. A process as the prior of counts is as good as the better of these on "
         "both.",
     )
 
@@ -82,9 +82,9 @@ def predictor(_: Run) -> Finding:
 def worlds(
     run: Run, prompts: int = 320, steps: int = 30, size: int = 32
 ) -> tuple[np.ndarray, np.ndarray, list[Any]]:
-    """Draw features, and rates that follow them but for a part of each prompt's own; choose what is rolled out.
+    """Draw features, rates that follow them up to an offset per prompt, and the visits.
 
-    Three quarters of the prompts are drawn from, ``size`` a step; the others are never observed.
+    Visits draw ``size`` prompts a step from three quarters of the prompts; the others are never observed.
     """
     x = run.rng.standard_normal((prompts, 16))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -99,7 +99,7 @@ def worlds(
 
 
 def noiseless(run: Run) -> Finding:
-    """Compare the published process's settings with beliefs that know the noise of counts."""
+    """Compare the published process's settings with beliefs that model the noise of counts."""
     published = {
         "eps .05": {"eps": 0.05},
         "eps .001": {"eps": 1e-3},
@@ -141,21 +141,22 @@ def noiseless(run: Run) -> Finding:
         and best[0] > mended[0]
         and best[1] > mended[1],
         FALSE,
-        "Simulated: 320 prompts, a logit that is a process over the features plus a part of the prompt's own, 30 steps "
-        "of 32 prompts x 8, a quarter never observed. Taking s/n for the rate, clipped at eps, spreads the noise of 8 "
-        "outcomes over all prompts; the smaller eps, the more. With the process as the prior of counts, the error is "
-        "below that of any published setting for prompts seen and not; over all prompts even counts alone are closer.",
+        "Simulated: 320 prompts, a logit that is a process over the features plus an offset per prompt, 30 steps of "
+        "32 prompts x 8, a quarter never observed. Treating s/n as the rate, clipped at eps, spreads the noise of 8 "
+        "outcomes over all prompts, and more so for a smaller eps. With the process as the prior of counts, the error "
+        "is below that of any published setting for prompts seen and unseen; over all prompts even counts alone are "
+        "closer.",
     )
 
 
 def overhead(_: Run) -> Finding:
-    """Quote what the controller costs."""
+    """Quote the cost of the controller."""
     timed = json.loads((RESULTS / "overhead.json").read_text())
     load = json.loads((RESULTS / "load.json").read_text())["cases"]["vip"]["17000"]
     found = Finding(
         UNTESTED,
-        "The share depends on the model: these are milliseconds of the controller for 4,096 rollouts, and step times "
-        "for a policy of .1M parameters, a worst case.",
+        "The share depends on the model. The figures are milliseconds of the controller for 4,096 rollouts, and step "
+        "times for a policy of .1M parameters, a worst case.",
     )
     found.add(
         "begin + ask + tell + finish, pool of 17,000, ms",
@@ -169,7 +170,7 @@ CLAIMS = [
     Claim("posterior-spread", "An uncertain rate's expected variance is m(1-m) - Var(p).", OURS, posterior),
     Claim("gp-predictor", "A Gaussian process over prompt embeddings predicts success rates better than simpler "
           "beliefs.", VIP, predictor, "python benchmarks/beliefs.py --data DIR", quotes=True),
-    Claim("gp-without-noise", "The published recursion, which takes each empirical rate for the truth, predicts "
+    Claim("gp-without-noise", "The published recursion, which treats each empirical rate as the true one, predicts "
           "success rates well.", VIP, noiseless),
     Claim("vip-overhead", "Predicting and allocating cost about 1 % of a step.", VIP, overhead,
           "python benchmarks/overhead.py", quotes=True),

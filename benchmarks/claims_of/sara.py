@@ -30,18 +30,18 @@ KEPT = {0.05: 0.58, 0.1: 0.65, 0.2: 0.76, 0.3: 0.84, 0.5: 0.90}
 
 
 def groups(run: Run, p: np.ndarray, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the successes among n rollouts and among k of them, of one group a rate."""
+    """Return the successes among the first n rollouts and among all k, for one group per rate."""
     first = run.rng.binomial(n, p)
     return first, first + run.rng.binomial(k - n, p)
 
 
 def pure(successes: np.ndarray, n: int) -> np.ndarray:
-    """Return where n rollouts are all alike."""
+    """Return a mask of the groups whose n rollouts have equal outcomes."""
     return (successes == 0) | (successes == n)
 
 
 def chance(run: Run) -> Finding:
-    """Simulate pure prefixes to the end."""
+    """Complete pure prefixes by simulation."""
     found = pending()
     for a, b in ((1.0, 1.0), (0.5, 2.0)):
         first, all_ = groups(run, run.rng.beta(a, b, run.size(300_000, 500)), K, N)
@@ -57,7 +57,7 @@ def chance(run: Run) -> Finding:
 
 
 def misses(run: Run) -> Finding:
-    """Count abandoned groups that would have become mixed, under three truths."""
+    """Count abandoned groups that would have become mixed, under three true distributions."""
     found = pending()
     rates = []
     for a in (1.0, 2.0, 0.5):
@@ -72,9 +72,9 @@ def misses(run: Run) -> Finding:
     return found.settle(
         good,
         CONDITION,
-        f"On average under the assumed prior (uniform, threshold {TAU}), pooled over both directions unless it is "
-        "symmetric. Under another truth there is no such bound, nor for one prompt. neyman calibrates the prior, and "
-        "measures the realised rate without a further rollout.",
+        f"True on average under the assumed prior (uniform, threshold {TAU}), pooled over both directions unless the "
+        "prior is symmetric. There is no such bound under another true distribution, nor for a single prompt. neyman "
+        "calibrates the prior, and measures the realised rate without a further rollout.",
     )
 
 
@@ -86,7 +86,9 @@ def rollouts(run: Run) -> Finding:
         spent = np.where(pure(first, n), n, k)
         found.add(f"Beta({a:g}, {a:g}), k = {k}, abandoned at {n}", *mean_error(spent),
                   float(expected_rollouts(k, n, prior=(a, a))))  # fmt: skip
-    return found.settle(found.off() < TOLERATED, HOLDS, "k - (k-n) E[p^n + (1-p)^n], less than k.")
+    return found.settle(
+        found.off() < TOLERATED, HOLDS, "The mean is k - (k-n) E[p^n + (1-p)^n], less than k."
+    )
 
 
 def savings(_: Run) -> Finding:
@@ -114,8 +116,8 @@ def savings(_: Run) -> Finding:
     return found.settle(
         good,
         CONDITION,
-        "True at a fixed probe, and of rollouts on saturated prompts; at a fixed threshold the relative saving "
-        "falls (uniform prior).",
+        "True at a fixed probe, and of the rollouts saved on saturated prompts; at a fixed threshold the relative "
+        "saving falls (uniform prior).",
     )
 
 
@@ -138,7 +140,7 @@ def more_groups(run: Run) -> Finding:
             if rate is not None
             else yield_condition(K, N, prior=(a, a))
         )
-        # The two are of the same draws and positively correlated: adding variances errs on the safe side.
+        # Both come from the same draws and are positively correlated: adding variances errs on the safe side.
         found.add(f"{name}: effective groups per rollout, verdicts over full groups", value / base,
                   value / base * np.hypot(error / value, base_error / base), check.relative_yield)  # fmt: skip
         verdicts[name] = check.holds
@@ -155,8 +157,9 @@ def more_groups(run: Run) -> Finding:
     return found.settle(
         good,
         CONDITION,
-        "Exactly if odds(f')/odds(f) >= n/k, with f the share mixed by k and f' by n. False under SARA's own uniform "
-        "prior and for any pool of one rate, true of U-shaped difficulty. neyman warns where it fails.",
+        "True exactly if odds(f')/odds(f) >= n/k, with f the share of groups mixed by k and f' by n: false under "
+        "SARA's own uniform prior and for any pool of one rate, true of U-shaped difficulty. neyman warns where it "
+        "fails.",
     )
 
 
@@ -172,7 +175,7 @@ def kept(run: Run) -> Finding:
         found.off() < TOLERATED and found.figures[0][1] < 0.8,
         FALSE,
         "Abandoned groups would have carried signal, most of it for hard and for easy prompts. Dynamic sampling "
-        "keeps 1.",
+        "keeps a share of 1.",
     )
 
 
@@ -199,15 +202,14 @@ def real_pool(run: Run) -> Finding:
     return found.settle(
         best == sorted(best) and best[1] < 0.15 < best[3] < 0.22 and max(ceilings) < 0.67,
         CONDITION,
-        "On the pass counts of DeepScaleR's prompts, a saving near 22 % takes groups of 32 and a short probe. "
-        "67 % is more "
-        "than the ceiling of k rollouts an effective group allows here at any of these sizes: it needs a pool where at "
-        "most a third of the groups are mixed. What the papers' own pools were like is not known.",
+        "On the pass counts of DeepScaleR's prompts, a saving near 22 % takes groups of 32 and a short probe. 67 % is "
+        "above the ceiling of k rollouts per effective group at any of these sizes: it needs a pool where at most a "
+        "third of the groups are mixed. The difficulty of the papers' own pools is not known.",
     )
 
 
 def energy(run: Run) -> Finding:
-    """Set the gradient's energy beside its expectation."""
+    """Compare the gradient's energy with its expectation."""
     found = pending()
     worst, k = 0.0, K
     for s in range(1, k):
@@ -231,9 +233,8 @@ def energy(run: Run) -> Finding:
     return found.settle(
         good,
         CONDITION,
-        "True of the gradient's energy, noise included. Groups may be mixed and the expected gradient zero "
-        "(scores that "
-        "know nothing of the reward): the number of effective groups bounds no learning.",
+        "True of the gradient's energy, noise included. But groups may be mixed while the expected gradient is zero "
+        "(scores independent of the reward): the number of effective groups bounds no learning.",
     )
 
 
@@ -244,37 +245,38 @@ CLAIMS = [
           "pytest tests/formulas/test_verdict.py::test_beta_2_2_truth_misses_with_618_at_045"),
     Claim("sara-rollouts", "A probed prompt costs fewer than k rollouts on average.", SARA, rollouts,
           "pytest tests/formulas/test_verdict.py::test_cost_and_signal_equal_an_enumeration_of_all_sequences"),
-    Claim("sara-larger-groups", "The larger the group, the more is saved.", SARA, savings,
+    Claim("sara-larger-groups", "Larger groups save more.", SARA, savings,
           "pytest tests/formulas/test_verdict.py"),
     Claim("sara-more-groups", "At equal budget there are more effective groups than under uniform allocation.", SARA,
           more_groups, "neyman plan --beta 1 1"),
     Claim("sara-signal", "No useful signal is thrown away.", SARA, kept,
           "pytest tests/formulas/test_verdict.py::test_signal_kept_at_eight_and_four"),
-    Claim("sara-real-pool", "22 % fewer rollouts than dynamic sampling, 67 % with an order of prompts by a predictor.",
+    Claim("sara-real-pool", "22 % fewer rollouts than dynamic sampling, 67 % with prompts ordered by a predictor.",
           SARA, real_pool, "neyman plan DIR/deepscaler_pass_counts.parquet"),
     Claim("sara-rounds", "Two to four rounds fill a step.", SARA,
-          tested("Asserted for U-shaped prompts with over-provision, which neyman sets from the effective rate."),
+          tested("The tests assert it for U-shaped prompts with over-provision, which neyman sets from the effective "
+                 "rate."),
           "pytest tests/rules/test_audit.py::test_a_step_takes_two_to_four_rounds_on_u_shaped_prompts"),
     Claim("sara-gradient-norm", "The number of effective groups bounds the expected squared gradient norm from below.",
           SARA, energy),
-    Claim("sara-tokens", "More tokens are saved than rollouts.", SARA,
-          untested("Holds where failures are longer than successes, which is the model's matter. The lab charges wrong "
-                   "answers more tokens by a flag (`--failure-tokens`, at 16 four times a right one's) and reports "
+    Claim("sara-tokens", "The saving in tokens is larger than in rollouts.", SARA,
+          untested("Holds where failures are longer than successes, which depends on the model. The lab charges wrong "
+                   "answers more tokens by a flag (`--failure-tokens`; 16 is four times a right answer) and reports "
                    "accuracy at equal rollouts and at equal tokens: the claim is that `sara` gains on "
-                   "`dynamic-sampling` from the first to the second. No comparison in benchmarks/results holds both "
+                   "`dynamic-sampling` from the first to the second. No comparison in benchmarks/results has both "
                    "strategies with that flag. `neyman replay` answers it for a log that has token counts."),
           "neyman compare --strategies uniform,dynamic-sampling,sara --failure-tokens 16 --seeds 5 --out DIR"),
     Claim("sara-shift", "The share of effective groups stays near 1 while a predictor's falls when the policy "
           "shifts.", SARA,
-          untested("`sara` trains mixed groups by construction, so that the first half is true of any run; the second "
-                   "is about the effective groups a step of strategies that predict (`dps`, `mopps`), with the "
-                   "weights moved at random beside the training (`--drift`, in learning rates a step) and without. "
-                   "No comparison in benchmarks/results holds these with that flag."),
+          untested("`sara` trains mixed groups by construction, so the first half is true of any run. The second is "
+                   "about the effective groups per step of strategies that predict (`dps`, `mopps`), with the weights "
+                   "moved at random beside the training (`--drift`, in learning rates a step) and without. No "
+                   "comparison in benchmarks/results has these with that flag."),
           "neyman compare --strategies uniform,sara,dps,mopps --drift 0.3 --seeds 5 --out DIR"),
     Claim("sara-estimators", "PPO, GRPO, RLOO and REINFORCE++ all gain.", SARA,
-          untested("The lab's table is RLOO's. It has GRPO, Dr. GRPO and REINFORCE++ by a flag (`--estimator`), each a "
+          untested("The lab's table is for RLOO. GRPO, Dr. GRPO and REINFORCE++ have a flag (`--estimator`), each a "
                    "comparison of its own that has to be run; the claim is that `sara` is ahead of `uniform` and "
-                   "`dynamic-sampling` at equal rollouts under each. There is no critic in the lab, hence no PPO: "
-                   "verl has one, under which it would take a run on its cluster."),
+                   "`dynamic-sampling` at equal rollouts under each. The lab has no critic, hence no PPO; verl has "
+                   "one, and testing it would take a run on a verl cluster."),
           "neyman compare --strategies uniform,dynamic-sampling,sara --estimator grpo --seeds 5 --out DIR"),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Claims about training: what the lab's tables say of them, quoted from benchmarks/results."""
+"""Claims about training, judged by the lab's tables in benchmarks/results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def gain(figures: dict[str, Any], strategy: str) -> tuple[float, float]:
 
 
 def verdict(gaps: list[tuple[float, float]]) -> str:
-    """Return what 95 % intervals say of "these are all above zero"."""
+    """Return the verdict of 95 % intervals on "these are all above zero"."""
     above, below = (sum(sign * value > _T * error for value, error in gaps) for sign in (1.0, -1.0))
     if above and below:
         return CONDITION
@@ -83,8 +83,8 @@ def weaker(_: Run) -> Finding:
     found.add(f"gain in {order[0]} minus gain in {order[-1]}, points", *difference)
     found.verdict = verdict([difference])
     found.why = (
-        f"The regimes start from a weak, a middling and a strong policy ({_setting(core)}). They differ in the spread "
-        "of difficulty too, and the strong one has little left to gain, so that even a difference would not be the "
-        "policy's alone."
+        f"The regimes start from a weak, a medium and a strong policy ({_setting(core)}). They differ in the spread "
+        "of difficulty too, and the strong one has little left to gain, so even a difference could not be "
+        "attributed to the policy alone."
     )
     return found

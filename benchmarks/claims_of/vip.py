@@ -61,12 +61,12 @@ def formulas(run: Run) -> Finding:
     return found.settle(
         found.off() < TOLERATED,
         CONDITION,
-        "Exact where the score is independent of the reward; independent-scores says where it is not.",
+        "Exact where the score is independent of the reward; for other cases see independent-scores.",
     )
 
 
 def independence(run: Run) -> Finding:
-    """Let the score move with the reward; quote the lab's real gradients."""
+    """Correlate the score with the reward, and quote the lab's real gradients."""
     found = pending()
     for p, n in ((0.1, 4), (0.2, 4), (0.2, 8), (0.2, 16), (0.5, 4)):
         value, error = variance(gradients(run, run.size(200_000, 200), p, n, "dr_grpo", correlation=0.5))
@@ -85,8 +85,8 @@ def independence(run: Run) -> Finding:
     return found.settle(
         found.figures[0][1] > 1.5 and below and short,
         FALSE,
-        "Were they independent, the expected gradient would be zero. Rewards that move with the score change "
-        "the variance, most for hard prompts. Real gradients of the lab: the formula's counts lower the variance "
+        "If they were independent, the expected gradient would be zero. Rewards that correlate with the score change "
+        "the variance, most for hard prompts. On real gradients of the lab the formula's counts lower the variance "
         "in every regime, in the U-shaped one by clearly less than predicted.",
     )
 
@@ -108,7 +108,7 @@ def shrinkage(run: Run) -> Finding:
         gap < 1e-12,
         HOLDS,
         "So the signal-to-noise ratio of a prompt is the same under both; the lower variance of small groups is "
-        "shrinkage. n = 1 scores zero because it carries no gradient: bounds below 3 (RLOO: 2) are refused.",
+        "shrinkage. n = 1 has zero variance because it carries no gradient: bounds below 3 (RLOO: 2) are refused.",
     )
 
 
@@ -124,8 +124,8 @@ def sample_deviation(run: Run) -> Finding:
     return found.settle(
         found.off() < TOLERATED and expected[1] > expected[0],
         HOLDS,
-        "mix_n(p) (n-1)/n^2: for hard prompts it rises with n at first, so allocating by it would starve them; "
-        "neyman allocates by the population form and says so.",
+        "For hard prompts mix_n(p) (n-1)/n^2 first rises with n, so allocating by it would starve them; neyman "
+        "allocates by the population form, as its documentation states.",
     )
 
 
@@ -187,7 +187,7 @@ def exact(run: Run) -> Finding:
     found.add("share of them where the relaxation is a lower bound", below / (2 * trials), None, 1.0)
     good = worst < 1e-9 and below == 2 * trials
     return found.settle(
-        good, HOLDS, "Because the variance is discretely convex from the least legal group size on."
+        good, HOLDS, "The variance is discretely convex from the smallest legal group size on."
     )
 
 
@@ -211,33 +211,29 @@ def heuristics(run: Run) -> Finding:
     return found.settle(
         best < 1.0 < min(accuracy, spread),
         HOLDS,
-        "Of the variance (32 prompts x 8, Beta(.5, .5), bounds 2 and 32): both heuristics are above uniform. "
-        "The accuracy "
-        "after training that the paper compares is another claim (vip-accuracy).",
+        "True of the variance (32 prompts x 8, Beta(.5, .5), bounds 2 and 32): both heuristics are above uniform. "
+        "The accuracy after training that the paper compares is another claim (vip-accuracy).",
     )
 
 
 CLAIMS = [
     Claim("variance-formulas", "One prompt's gradient variance is 4 p(1-p) times 1/(n-1) (RLOO) or (n-1)/n^2 "
-          "(Dr. GRPO); with "
-          "the population deviation it is mix_n(p)/n (GRPO, derived here).", VIP, formulas,
+          "(Dr. GRPO); with the population deviation it is mix_n(p)/n (GRPO, derived here).", VIP, formulas,
           "pytest tests/formulas/test_variance.py"),
     Claim("independent-scores", "Rewards may be taken as independent of the projected scores.", VIP, independence,
           "python benchmarks/gradient_variance.py"),
     Claim("dr-grpo-is-shrunk-rloo", "Dr. GRPO's gradient is (n-1)/n times RLOO's, for every draw.", OURS, shrinkage,
           "pytest tests/formulas/test_advantage.py::test_scaled_by_n_over_n_minus_one_rloo_is_dr_grpo"),
-    Claim("grpo-sample-deviation", "With the sample deviation, as trainers have it, GRPO's variance is "
+    Claim("grpo-sample-deviation", "With the sample deviation, as in trainers, GRPO's variance is "
           "mix_n(p) (n-1)/n^2.", OURS, sample_deviation),
     Claim("published-rounding", "Rounding the relaxed counts down and adding units one by one gives the best whole "
           "counts.", VIP, rounding, "pytest tests/formulas/test_relaxation.py"),
     Claim("exact-allocation", "Giving one unit at a time to the largest gain, from the lower bounds, is optimal.", OURS,
           exact, "pytest tests/formulas/test_allocation.py"),
     Claim("prompt-weights", "Scaling advantages by (C/B)/n_q gives every prompt the mean of its own group, "
-          "under the host's "
-          "loss.", OURS,
-          tested("Asserted on exact gradients for TRL's loss types. Under token means up to one scalar a batch: "
-                 "token sums, "
-                 "not means, are averaged unless `equal_tokens` is asked for."),
+          "under the host's loss.", OURS,
+          tested("The tests assert it on exact gradients for TRL's loss types. Under token means it holds up to one "
+                 "scalar per batch: token sums, not means, are averaged unless `equal_tokens` is set."),
           "pytest tests/formulas/test_weights.py tests/trl/test_prompt_weights.py"),
     Claim("vip-heuristics", "Inverse accuracy and inverse variance are worse rules than least variance.", VIP,
           heuristics,
@@ -245,7 +241,7 @@ CLAIMS = [
     Claim("vip-weaker-policies", "Weaker policies gain more.", VIP,
           training.weaker,
           "neyman compare --strategies uniform,vip --regimes hard,ushape,easy --seeds 5 --out DIR", quotes=True),
-    Claim("vip-accuracy", "Lower gradient variance becomes higher accuracy at the same rollouts.", VIP,
+    Claim("vip-accuracy", "Lower gradient variance gives higher accuracy at the same rollouts.", VIP,
           training.accuracy,
           "neyman compare --strategies uniform,vip,inverse-accuracy,inverse-variance --regimes hard,ushape,easy "
           "--seeds 5 --out DIR", quotes=True),
