@@ -1,7 +1,7 @@
 """Write additions with three worked examples each, graded from one digit to three: ``python problems.py DIR``.
 
-SmolLM2-135M solves plain few-shot additions of one digit about two times in three and longer ones rarely, so the
-success rates spread from 0 to 1, as reinforcement learning with verifiable rewards needs them.
+SmolLM2-135M solves plain few-shot additions of one digit about two times in three and longer ones rarely, so success
+rates spread from 0 to 1, as reinforcement learning with verifiable rewards needs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ EXAMPLES = "Q: 2+5\nA: 7\nQ: 14+3\nA: 17\nQ: 31+42\nA: 73\n"
 
 
 def problem(rng: random.Random, digits: tuple[int, int]) -> dict[str, str]:
-    """Return one addition of numbers with so many digits."""
+    """Return one addition of numbers with the given digits."""
     a, b = (rng.randrange(10 ** (n - 1) if n > 1 else 1, 10**n) for n in digits)
     return {"prompt": f"{EXAMPLES}Q: {a}+{b}\nA:", "answer": str(a + b)}
 
