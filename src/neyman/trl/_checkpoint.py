@@ -81,10 +81,9 @@ class Checkpoint:
         folder = output_folder(trainer, trial) / f"checkpoint-{trainer.state.global_step}"
         self._is_finished = False
 
-        def begin() -> list[None]:
+        def begin() -> None:
             if trainer.args.should_save:
                 checkpoints.begin(folder)
-            return []
 
         self._ranks.exchange(f"writing {folder}", begin)
         with held_back(trainer):
@@ -98,10 +97,9 @@ class Checkpoint:
         if self._is_finished:
             return
 
-        def write() -> list[None]:
+        def write() -> None:
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / self._process_file(), self._process_state())
-            return []
 
         self._ranks.exchange(f"writing {folder}", write)  # until every process is done
         if self._trainer.args.should_save:
@@ -144,7 +142,7 @@ class Checkpoint:
         """
         self._ranks.exchange(f"reading {checkpoint}", lambda: self._load(checkpoint))
 
-    def _load(self, checkpoint: str) -> list[None]:
+    def _load(self, checkpoint: str) -> None:
         folder = Path(checkpoint)
         path = folder / STATE_FILE
         state = checkpoints.check(folder)
@@ -160,7 +158,6 @@ class Checkpoint:
         if self._factor is not None:
             self._factor.load_state_dict(state["modulation"])
         self._load_process(folder / self._process_file())
-        return []
 
     def _cut(self) -> dict[str, int]:
         return {name: int(getattr(self._trainer.args, name)) for name in _CUT}
@@ -185,16 +182,14 @@ class Checkpoint:
 
     def _process_state(self) -> bytes:
         """Pack this process's buffered batches, step counter and unlogged metrics."""
-        tensors: dict[str, torch.Tensor] = {}
-        plain: list[dict[str, Any]] = []
-        for place, batch in enumerate(buffer_of(self._trainer)):
-            rest = {}
-            for name, value in batch.items():
-                if isinstance(value, torch.Tensor):
-                    tensors[f"{place}:{name}"] = value.detach().clone().contiguous().cpu()
-                else:
-                    rest[name] = value
-            plain.append(rest)
+        batches = buffer_of(self._trainer)
+        tensors = {
+            f"{place}:{name}": value.detach().clone().contiguous().cpu()
+            for place, batch in enumerate(batches)
+            for name, value in batch.items()
+            if isinstance(value, torch.Tensor)
+        }
+        plain = [{k: v for k, v in batch.items() if not isinstance(v, torch.Tensor)} for batch in batches]
         held, rollouts = self._store.pack()
         meta = {
             "step": step_of(self._trainer),

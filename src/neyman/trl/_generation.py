@@ -56,8 +56,7 @@ class Generation:
         ]
         padding = -len(wanted) % self._ranks.world
         rows = wanted + [wanted[-1]] * padding
-        share, rank = len(rows) // self._ranks.world, self._ranks.index
-        mine = rows[rank * share : (rank + 1) * share]
+        mine = self._ranks.share(rows)
         judged = self._draw(mine, self.agreed_rows(wanted, [prompt_id for _, prompt_id in mine]))
         everyone = self._ranks.exchange("judging completions", judged)
         filler = everyone[len(wanted) :]
@@ -133,8 +132,7 @@ class Generation:
         set_logged_columns(trainer, [])
         matrix = trainer.base_calculate_rewards(inputs, prompts, completions, completion_ids)
         logged = take_logged_columns(trainer, len(rows))
-        rank = self._ranks.index
-        rewards = matrix[rank * len(rows) : (rank + 1) * len(rows)].tolist()
+        rewards = self._ranks.share(matrix).tolist()
 
         def judged() -> list[Drawn]:
             verdicts = self.judge(inputs, prompts, completions, completion_ids, rewards)
@@ -202,9 +200,7 @@ class Generation:
     def serve(self, rollouts: list[Rollout]) -> Iterator[None]:
         """Answer the trainer's generation and reward calls with drawn rollouts (all ranks' rows)."""
         trainer = self._trainer
-        share, rank = len(rollouts) // self._ranks.world, self._ranks.index
-        self.serving = rollouts[rank * share : (rank + 1) * share]
-        self._served = rollouts
+        self._served, self.serving = rollouts, list(self._ranks.share(rollouts))
         original = getattr(trainer, "rollout_func", None)
         if original is not None:
             trainer.rollout_func = self._stored_rollout_func

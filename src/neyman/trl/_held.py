@@ -33,10 +33,9 @@ def held(trainer: Any, ranks: Ranks, trial: Any) -> Iterator[None]:
     folder = output_folder(trainer, trial)
     lock = FolderLock(folder, LOCK)
 
-    def take() -> list[None]:
+    def take() -> None:
         if ranks.index == 0:
             _take(folder, lock)
-        return []
 
     try:
         ranks.exchange(f"locking {folder}", take)

@@ -45,24 +45,29 @@ class Ranks:
         """Which of them this is."""
         return int(self._trainer.accelerator.process_index)
 
-    def exchange(self, doing: str, make: Callable[[], Sequence[Part]]) -> list[Part]:
+    def share(self, rows: Any) -> Any:
+        """Return this process's part of all processes' rows, which divide evenly."""
+        size = len(rows) // self.world
+        return rows[self.index * size : (self.index + 1) * size]
+
+    def exchange(self, doing: str, make: Callable[[], Sequence[Part] | None]) -> list[Part]:
         """Return the parts that all processes make, in their order, by one collective that shares failures too.
 
         Args:
             doing: the work, for the message: "reading prompts".
-            make: makes this process's part, without any collective.
+            make: makes this process's part, without any collective; None where only failures are shared.
 
         Raises:
             NeymanError: a process could not make its part: the same class and message on all. It is the error's own
                 class where that is one of ours, else `RunFailedError`. With one process its own error is raised.
         """
         if self.world == 1:
-            return list(make())
+            return list(make() or ())
         mine: list[Part] = []
         cause: Exception | None = None
         failure: _Failure | None = None
         try:
-            mine = list(make())
+            mine = list(make() or ())
         except Exception as error:  # noqa: BLE001 - whatever it is, the other processes need it
             cause = error
             failure = (_kind(error), getattr(error, "neyman_doing", doing), _words(error))

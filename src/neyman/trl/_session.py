@@ -167,12 +167,7 @@ class Session:
         self._spares = [self.generation.store[i].rewards for i in self.batch.spare_ids.tolist()]
         self.generation.store.keep(self.controller.held_rollouts)
         note_behaviour(self.trainer, list(self.generation.store))
-        return self._rollouts, self.prompts.rows(self._local(list(self.batch.prompt_ids)))
-
-    def _local(self, rows: Any) -> Any:
-        """Return this rank's part of all ranks' rows."""
-        share = len(rows) // self.ranks.world
-        return rows[self.ranks.index * share : (self.ranks.index + 1) * share]
+        return self._rollouts, self.prompts.rows(self.ranks.share(list(self.batch.prompt_ids)))
 
     def plan_direct(self, inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Plan a step of one round and return this rank's rows for TRL to generate."""
@@ -183,13 +178,13 @@ class Session:
             raise ContractError(
                 f"the plan has {len(wanted)} rows, TRL's generation batch {len(inputs)} per process"
             )
-        return self.generation.agreed_rows(wanted, self._local([prompt_id for _, prompt_id in wanted]))
+        return self.generation.agreed_rows(wanted, self.ranks.share([prompt_id for _, prompt_id in wanted]))
 
     def tell_direct(self, rows: list[dict[str, Any]]) -> None:
         """Report the results of TRL's single call, and close the step."""
         assert self.scored is not None
         _, prompts, completions, completion_ids = self.scored[:4]
-        rewards = self._local(self.matrix.tolist())
+        rewards = self.ranks.share(self.matrix.tolist())
 
         def judged() -> list[tuple[int, Verdict]]:
             verdicts = self.generation.judge(rows, prompts, completions, completion_ids, rewards)
@@ -215,8 +210,8 @@ class Session:
             matrix: Float = self.matrix.double().cpu().numpy()
         else:
             matrix = np.array([rollout.rewards for rollout in self._rollouts], dtype=np.float64)
-            ages = self._local(batch.age.tolist())
-            restore_behaviour(trainer, self._local(self._rollouts), ages, output)
+            ages = self.ranks.share(batch.age.tolist())
+            restore_behaviour(trainer, self.ranks.share(self._rollouts), ages, output)
         # A result that the controller counts as missing must not come back through TRL's own sum over functions.
         matrix = np.where(np.isnan(batch.rewards)[:, None], np.nan, matrix)
         share: float | None = None
@@ -229,7 +224,7 @@ class Session:
             advantages = advantages * self._weights(batch, output)
             local = output["advantages"]
             output["advantages"] = torch.as_tensor(
-                self._local(advantages), dtype=local.dtype, device=local.device
+                self.ranks.share(advantages), dtype=local.dtype, device=local.device
             )
             host.set_logged_advantages(trainer, advantages.tolist())
             share = dead_share(trainer, batch, rewards)
@@ -274,9 +269,4 @@ class Session:
 
     def share_failures(self, doing: str) -> None:
         """Let all processes raise an error that was kept on one of them."""
-
-        def release() -> list[None]:
-            self.generation.kept.release()
-            return []
-
-        self.ranks.exchange(doing, release)
+        self.ranks.exchange(doing, self.generation.kept.release)

@@ -113,7 +113,7 @@ class Rounds:
     def _tell_settled(self) -> bool:
         """Report requests that have settled since the last look; return whether any had."""
         tags: Tags = (tq.kv_list(partition_id=PARTITION) or {}).get(PARTITION, {})
-        settled = {uid: tags[uid]["status"] for uid in self._out if uid in tags and _is_settled(tags[uid])}
+        settled = [uid for uid in self._out if tags.get(uid, {}).get("status") in _SETTLED]
         if not settled or (self._barrier and len(settled) < len(self._out)):
             return False
         sessions = _sessions(tags, settled)
@@ -129,7 +129,7 @@ class Rounds:
                 self.drawn.keys[rollout_id] = keys
                 self.drawn.tags |= {key: tags[key] for key in keys}
         # The prompts' own tags, which nothing else would clear.
-        tq.kv_clear(keys=list(settled), partition_id=PARTITION)
+        tq.kv_clear(keys=settled, partition_id=PARTITION)
         self._controller.tell(outcomes)
         return True
 
@@ -166,10 +166,6 @@ class Rounds:
 
 
 Verdict = tuple[float, dict[str, Any]]
-
-
-def _is_settled(tag: dict[str, Any]) -> bool:
-    return tag.get("status") in _SETTLED
 
 
 def _sessions(tags: Tags, uids: Iterable[str]) -> dict[tuple[str, int], list[str]]:
