@@ -1,4 +1,4 @@
-"""The rules a strategy is made of: which prompts (select), how many rollouts (allocate), when to stop (verdict)."""
+"""Rules of a strategy: which prompts (select), how many rollouts (allocate), when a group ends (verdict)."""
 
 from neyman.rules._contracts import Allocate as Allocate
 from neyman.rules._contracts import Evidence as Evidence

@@ -1,4 +1,4 @@
-"""The contracts of rules, and their view of a step: its prompts, its outcomes so far, and the belief, read-only."""
+"""Contracts of rules, and their read-only view of a step: its prompts, its outcomes so far, and the belief."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class StepView:
 
     Args:
         step: the step's number.
-        candidates: prompts the host brought that are not opened yet, in the host's order.
-        fresh: ``fresh(count)`` peeks at up to ``count`` further prompts of the pool, none of them opened or
-            brought in this step, least recently drawn first; nothing is consumed.
+        candidates: prompts of the host's batch that are not opened yet, in the host's order.
+        fresh: ``fresh(count)`` peeks at up to ``count`` further prompts of the pool, neither opened nor in the host's
+            batch in this step, least recently drawn first; nothing is consumed.
         browse: ``browse(count)`` draws up to ``count`` such prompts evenly from the whole pool, so that a rule that
-            chooses is not offered again and again what it passed over.
-        overdue: ``overdue(passes, count=None)`` gives the host's and the pool's prompts, at most ``count``, that were
-            not opened for so many passes over the pool, longest ago first. A pass is as many rollouts as the average
-            group has, for every prompt.
+            ranks prompts is not offered the same rejected ones again and again.
+        overdue: ``overdue(passes, count=None)`` returns prompts of the host's batch and the pool, at most ``count``,
+            that were not opened for so many passes over the pool, longest ago first. A pass is the average group's
+            rollouts for every prompt of the pool.
         group_size: rollouts of a complete group.
         belief: the predicted success rate of each prompt.
         rng: ``rng(*keys)`` gives a generator keyed by seed, step and the keys.
@@ -53,7 +53,7 @@ class Evidence:
         belief: the belief before the step, for rules that need more than a Beta.
         a: Beta parameter of successes, float64 [prompts].
         b: Beta parameter of failures, float64 [prompts].
-        issued: rollouts already asked for in this step, int64 [prompts]; no count can fall below it.
+        issued: rollouts already requested in this step, int64 [prompts]; no count can fall below it.
     """
 
     ids: Sequence[PromptId]
@@ -90,12 +90,12 @@ class Allocate(Protocol):
 
     @property
     def probe(self) -> int:
-        """Rollouts that every prompt gets first, before the rest is counted in their light; 0 plans all at once."""
+        """First rollouts of every prompt, before the rest is allocated by their results; 0 allocates all at once."""
         return 0
 
     @property
     def recounts(self) -> int:
-        """Portions in which the rest is given out after a probe, each in the light of all results so far."""
+        """Portions in which the rest is allocated after a probe, each by all results so far."""
         return 1
 
     @property
@@ -163,6 +163,23 @@ class Verdict(Protocol):
     def decide(self, successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> str:
         """Return "commit", "abandon" or "continue" for a prefix of the group's valid outcomes."""
         ...
+
+
+class Bounded(Allocate):
+    """An allocation with a lower and an upper bound per prompt; None as upper bound is the budget."""
+
+    lower: int
+    upper: int | None
+
+    def group_size(self, average: int) -> int:
+        """Return the average, within the bounds."""
+        size = max(average, self.lower)
+        return size if self.upper is None else min(size, self.upper)
+
+    def box(self, issued: IntP, budget: int) -> tuple[IntP, IntP]:
+        """Return the bounds per prompt, raised to the rollouts that are requested already."""
+        lower = np.maximum(issued, self.lower)
+        return lower, np.maximum(lower, max(budget, 1) if self.upper is None else self.upper)
 
 
 class Keep(Protocol):

@@ -1,4 +1,4 @@
-"""How many rollouts each prompt gets."""
+"""Allocation of a step's rollouts over its prompts: evenly, by gradient variance (VIP), by deviation (DynaMO)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from neyman import formulas
 from neyman._checks import IntP, choice, integer
 from neyman.errors import InfeasibleError
-from neyman.rules._contracts import Allocate, Evidence
+from neyman.rules._contracts import Allocate, Bounded, Evidence
 
 
 def _even(budget: int, floor: IntP) -> IntP:
-    """Split a budget as evenly as the floors allow; what does not divide goes to the first prompts."""
+    """Split a budget as evenly as the floors allow; the remainder goes to the first prompts."""
     return formulas.water_level(np.ones(len(floor)), budget, floor, np.full(len(floor), max(budget, 1)))
 
 
@@ -26,10 +26,10 @@ class Each(Allocate):
     Args:
         size: rollouts per prompt; None divides the budget by the number of prompts.
 
-    Guarantee: the counts sum to the budget; what does not divide goes to the first prompts.
+    Guarantee: the counts sum to the budget; the remainder of the division goes to the first prompts.
 
     Raises:
-        InfeasibleError: a size was given, and that many for each prompt are not the budget.
+        InfeasibleError: ``size`` for each prompt does not add up to the budget.
     """
 
     size: int | None = None
@@ -39,7 +39,7 @@ class Each(Allocate):
             integer("size", self.size, low=2)
 
     def group_size(self, average: int) -> int:
-        """Return ``size``, or the average where none was given."""
+        """Return ``size``, or the average without one."""
         return self.size or average
 
     def counts(self, evidence: Evidence, budget: int) -> IntP:
@@ -56,8 +56,8 @@ class Each(Allocate):
 
 @final
 @dataclass(frozen=True, slots=True)
-class VarianceOptimal(Allocate):
-    """VIP: the counts that minimise the summed gradient variance under the budget, exactly.
+class VarianceOptimal(Bounded):
+    """VIP: the exact integer counts of least summed gradient variance under the budget.
 
     Objective: min sum_q E[p_q(1-p_q)] f(n_q) subject to sum n_q = budget, lower <= n_q <= upper, with f of the
     estimator (docs/methods.md).
@@ -67,10 +67,10 @@ class VarianceOptimal(Allocate):
         upper: most rollouts per prompt.
         estimator: "rloo", "dr_grpo" or "grpo".
         variant: "exact", or "published" for the relaxation with the published rounding.
-        probe: rollouts that every prompt gets first; the rest is allocated in the light of them.
-        plug_in: use m(1-m) of the mean as published, in place of the posterior E[p(1-p)].
+        probe: first rollouts of every prompt, after which the rest is allocated by their results.
+        plug_in: use m(1-m) of the mean m as published, in place of the posterior E[p(1-p)].
 
-    Source: VIP, arXiv 2602.01601 (ICLR 2026), eqs. of sections 3 and 4; exactness is ours.
+    Source: VIP, arXiv 2602.01601 (ICLR 2026), sections 3 and 4; the exact integer optimum is ours.
     """
 
     lower: int = 4
@@ -83,26 +83,23 @@ class VarianceOptimal(Allocate):
     def __post_init__(self) -> None:
         choice("estimator", self.estimator, ("rloo", "dr_grpo", "grpo"))
         choice("variant", self.variant, ("exact", "published"))
-        least = 2 if self.estimator == "rloo" else 3
+        least = formulas.MINIMUM_GROUP_SIZE[self.estimator]
         integer("lower", self.lower, low=least)
         integer("upper", self.upper, low=self.lower)
         integer("probe", self.probe, low=0, high=self.upper)
         if 0 < self.probe < least:
             integer("probe", self.probe, low=least)
 
-    def group_size(self, average: int) -> int:
-        """Return the average, inside the bounds."""
-        return min(max(average, self.lower), self.upper)
-
     def counts(self, evidence: Evidence, budget: int) -> IntP:
-        """Return the optimal counts, never below what was asked for already."""
+        """Return the optimal counts, never below the rollouts already requested."""
+        # The variance of a rollout is E[p(1-p)], not m(1-m): the difference is Var(p), large for new prompts.
         spread = evidence.mean * (1.0 - evidence.mean) if self.plug_in else evidence.expected_variance
-        lower = np.maximum(evidence.issued, self.lower)
+        lower, upper = self.box(evidence.issued, budget)
         return formulas.allocate(
             spread=spread,
             budget=budget,
             lower=lower,
-            upper=np.maximum(lower, self.upper),
+            upper=upper,
             estimator=self.estimator,
             variant=self.variant,
         )
@@ -110,8 +107,8 @@ class VarianceOptimal(Allocate):
 
 @final
 @dataclass(frozen=True, slots=True)
-class WaterLevel(Allocate):
-    """DynaMO: counts proportional to the standard deviation of the reward, inside a box.
+class WaterLevel(Bounded):
+    """DynaMO: counts in proportion to the standard deviation of the reward, within bounds.
 
     Objective: n_q proportional to sqrt(E[p(1-p)]) (Neyman allocation), as clip(c w, lower, upper) with the c that
     spends the budget.
@@ -119,10 +116,10 @@ class WaterLevel(Allocate):
     Args:
         lower: fewest rollouts per prompt.
         upper: most rollouts per prompt.
-        variant: "sqrt", or "published", which fills proportionally to the unbiased variance of the prompt's
-            history, with histories of accuracy >= .85 set to .01 (no gain over uniform without the bounds).
+        variant: "sqrt", or "published": counts in proportion to the unbiased variance of the prompt's history, set
+            to .01 for an accuracy of at least .85 (without the bounds no better than uniform).
 
-    Source: DynaMO, arXiv 2602.19208 (Findings of ACL 2026), section 3; the square root is its own theory's.
+    Source: DynaMO, arXiv 2602.19208 (Findings of ACL 2026), section 3, whose theory has the square root.
     """
 
     lower: int = 4
@@ -136,21 +133,16 @@ class WaterLevel(Allocate):
         integer("lower", self.lower, low=2)
         integer("upper", self.upper, low=self.lower)
 
-    def group_size(self, average: int) -> int:
-        """Return the average, inside the bounds."""
-        return min(max(average, self.lower), self.upper)
-
     def counts(self, evidence: Evidence, budget: int) -> IntP:
-        """Return the filled counts, never below what was asked for already."""
-        lower = np.maximum(evidence.issued, self.lower)
-        upper = np.maximum(lower, self.upper)
+        """Return the counts at the water level, never below the rollouts already requested."""
+        lower, upper = self.box(evidence.issued, budget)
         if self.variant == "sqrt":
             return formulas.water_level(np.sqrt(evidence.expected_variance), budget, lower, upper)
         return formulas.published_water_level(*_history(evidence), budget, lower, upper)
 
 
 def _history(evidence: Evidence) -> tuple[IntP, IntP]:
-    """Return the whole successes and trials of each prompt, which the published rule is a formula of."""
+    """Return each prompt's whole successes and trials, from which the published rule computes its weights."""
     successes, trials = evidence.belief.evidence(evidence.ids) or (np.array([0.5]), np.array([0.5]))
     if (successes % 1.0).any() or (trials % 1.0).any():
         raise InfeasibleError(

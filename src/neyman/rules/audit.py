@@ -1,4 +1,4 @@
-"""What early verdicts threw away, estimated without spending a rollout."""
+"""Audit of early verdicts: the effective groups and signal that they gave up, without further rollouts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Prior = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """Estimates over one step's judged groups.
+    """Estimates over the judged groups of one step.
 
     Args:
-        judged: groups with a verdict: committed ones that were completed, and those given up.
-        committed: of them, committed, completed and mixed.
-        abandoned: of them, given up before they were complete.
-        stopped: rollouts spent on groups given up, complete or not.
-        effective: estimated number that would have been mixed at full size, committed ones included.
+        judged: groups with a verdict: committed and completed, or given up.
+        committed: those among them that were committed, completed and mixed.
+        abandoned: those that were given up before they were complete.
+        stopped: rollouts spent on groups that were given up, complete or not.
+        effective: estimated number of judged groups that are mixed at full size, committed ones included.
         variance: estimated sampling variance of ``effective``.
         signal: estimated sum of s(k-s) at full size.
         kept: sum of s(k-s) of the committed groups.
@@ -37,7 +37,7 @@ class Audit:
 
     @property
     def missed(self) -> float:
-        """The estimated number of groups given up that would have become mixed."""
+        """The estimated number of abandoned groups that would have become mixed."""
         return self.effective - self.committed
 
     @property
@@ -47,7 +47,7 @@ class Audit:
 
     @property
     def signal_kept(self) -> float:
-        """The estimated share of sum s(k-s) that the committed groups hold; 1 where no signal was seen."""
+        """The estimated share of sum s(k-s) in the committed groups; 1 without any signal."""
         return self.kept / self.signal if self.signal else 1.0
 
 
@@ -62,12 +62,12 @@ def survival_probability(verdict: Verdict, successes: int, group_size: int, prio
         verdict: the stop rule.
         successes: s of the complete group.
         group_size: k.
-        prior: Beta parameters the verdicts were taken under.
+        prior: Beta parameters under which the verdicts were taken.
 
     Cost: O(looks), and O(looks s^2) with ``at_looks``.
     """
     if verdict.at_looks:
-        # A sum of shares that make up 1 may be rounded beyond it, and 1 minus it is a variance.
+        # Shares that sum to 1 may round beyond it, and the estimator's variance has the factor 1 minus this.
         return min(1.0, _survival_through_looks(verdict, successes, group_size, prior))
     lost = 0.0
     for all_success in (False, True):
@@ -80,19 +80,20 @@ def survival_probability(verdict: Verdict, successes: int, group_size: int, prio
 
 
 def _survival_through_looks(verdict: Verdict, successes: int, group_size: int, prior: Prior) -> float:
-    """Follow the chance of each number of successes from look to look."""
+    """Compute the chance to survive by following that of each number of successes from look to look."""
     undecided, survived, drawn = {0: 1.0}, 0.0, 0
     for look in verdict.looks(group_size)[:-1]:
         reached: dict[int, float] = {}
         for before, chance in undecided.items():
+            # The next outcomes are drawn without replacement from those of the complete group: hypergeometric.
             left, more = successes - before, look - drawn
             for new in range(max(0, more - (group_size - drawn - left)), min(left, more) + 1):
                 ways = comb(left, new) * comb(group_size - drawn - left, more - new)
                 share = chance * ways / comb(group_size - drawn, more)
                 reached[before + new] = reached.get(before + new, 0.0) + share
-        said = {solved: verdict.decide(solved, look, group_size, prior) for solved in reached}
-        survived += sum(chance for solved, chance in reached.items() if said[solved] == "commit")
-        undecided = {solved: chance for solved, chance in reached.items() if said[solved] == "continue"}
+        decided = {solved: verdict.decide(solved, look, group_size, prior) for solved in reached}
+        survived += sum(chance for solved, chance in reached.items() if decided[solved] == "commit")
+        undecided = {solved: chance for solved, chance in reached.items() if decided[solved] == "continue"}
         drawn = look
     return survived + sum(undecided.values())
 
@@ -102,9 +103,9 @@ def audit(
     committed: Iterable[tuple[int, int, Prior]],
     stopped: Iterable[tuple[int, int]],
 ) -> Audit:
-    """Estimate what the verdicts of a step threw away, from the groups they kept.
+    """Estimate the effective groups and signal that a step's verdicts gave up, from the groups they kept.
 
-    Each committed group with s of k successes stands for 1/q(s) groups, q its chance of having survived
+    Each committed group with s of k successes represents 1/q(s) groups, q the chance that such a group survives
     (Horvitz-Thompson).
 
     Args:
@@ -114,8 +115,8 @@ def audit(
 
     Guarantee: ``effective`` and ``signal`` are unbiased for the number of effective groups and for their summed
     signal, under any success rates, as long as outcomes are exchangeable; their variance is large for a single
-    step, so average over steps. Voided by results missing in a way that depends on the outcome, and by verdicts that
-    never keep groups with some number of successes: those are seen nowhere.
+    step, so average over steps. Voided by results that are missing depending on the outcome, and by verdicts that
+    never keep groups with some number of successes, since no such group is observed.
 
     Source: ours (Horvitz and Thompson, 1952, for the estimator).
     """
@@ -129,7 +130,7 @@ def audit(
         if case not in chances:
             chances[case] = survival_probability(verdict, *case)
         survived = chances[case]
-        if survived <= 0.0:  # a verdict that never keeps such a group cannot have committed it early
+        if survived <= 0.0:  # never kept by these verdicts, so it was completed without one and counts once
             survived = 1.0
         found += 1
         effective += 1.0 / survived

@@ -1,4 +1,4 @@
-"""DPS's order: the prompts whose next group is most likely to be mixed."""
+"""DPS's selection: the prompts whose next group is most likely mixed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from neyman.rules.select import candidates
 @final
 @dataclass(frozen=True, slots=True)
 class MostMixed:
-    """The candidates whose next group is most likely to be mixed.
+    """The candidates whose next group is most likely mixed.
 
     Score: P(mixed) + entropy H, H the entropy in nats of (all wrong, mixed, all right). With
-    `neyman.beliefs.StateDynamics` these are the predicted states, as published; any other belief gives the chances of
-    a group of the step's size, under a Beta of its moments.
+    `neyman.beliefs.StateDynamics` these are the predicted states, as published; for any other belief they are the
+    chances for a group of the step's size, under a Beta of its moments.
 
     Args:
-        among: candidates looked at, as a multiple of the prompts to pick; the host's own always are.
-        entropy: weight of the entropy, >= 0; the public code's other mode.
+        among: candidates to rank, as a multiple of the prompts to pick; those of the host's batch always are.
+        entropy: weight of the entropy, >= 0; above 0 it is the public code's other mode.
 
-    Guarantee: ties go by a hash of (seed, step, prompt), so no place in the data is favoured. Without a floor, part
-    of a pool is never drawn: put `Revisit` over it.
+    Guarantee: ties go by a hash of (seed, step, prompt), so that no place in the data is favoured. It may never draw
+    part of a pool; wrap it in `Revisit` against that.
 
     Source: DPS (dynamics-predictive sampling) and its public code, which breaks ties by position.
     """
@@ -48,11 +48,12 @@ class MostMixed:
         if not ids:
             return []
         states = group_states(view.belief, ids, view.group_size)
-        # To nine digits: sums of the same terms in another order are the same score.
+        # To nine digits, because sums of the same terms in another order must be the same score.
         score = np.round(states[:, 1] + self.entropy * _entropy(states), 9)
         if count <= 0:
             return []
         last = max(0, len(ids) - count)
+        # Only candidates at or above the last score are sorted, ties by hash included.
         within = np.flatnonzero(score >= np.partition(score, last)[last]).tolist()
         salt = int(view.rng("ties").integers(2**62))
         return [ids[k] for k in sorted(within, key=lambda k: (-score[k], keyed_hash(salt, ids[k])))[:count]]
@@ -71,5 +72,6 @@ def group_states(belief: Belief, ids: Sequence[PromptId], group_size: int) -> Fl
 
 
 def _entropy(states: FloatP) -> FloatP:
+    # p log p -> 0 as p -> 0.
     safe = np.where(states > 0.0, states, 1.0)
     return np.asarray(-(states * np.log(safe)).sum(axis=1))

@@ -1,31 +1,29 @@
-"""VIP's two heuristics: more rollouts for prompts of low accuracy, or of low variance."""
+"""VIP's two heuristics: allocation in inverse proportion to accuracy, or to variance."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-
 from neyman import formulas
 from neyman._checks import IntP, choice, integer, real
-from neyman.rules._contracts import Allocate, Evidence
+from neyman.rules._contracts import Bounded, Evidence
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Inverse(Allocate):
-    """Counts in proportion to 1 / (w + epsilon), w the success rate p or the variance p (1-p), inside a box.
+class Inverse(Bounded):
+    """Counts in proportion to 1 / (w + epsilon), w the success rate p or the variance p (1-p), within bounds.
 
     Args:
         of: "accuracy" or "variance".
         lower: fewest rollouts per prompt.
         upper: most rollouts per prompt.
-        epsilon: keeps the weight of w = 0 finite, > 0. The paper states none: .01 is our choice.
-        plug_in: use m (1-m) of the mean as published, in place of the posterior E[p(1-p)].
-        probe: rollouts that every prompt gets first.
+        epsilon: keeps the weight of w = 0 finite, > 0; .01 is our choice, as the paper gives none.
+        plug_in: use m (1-m) of the mean m as published, in place of the posterior E[p(1-p)].
+        probe: first rollouts of every prompt.
 
-    Guarantee: the sum is exact. No objective is optimised: the second gives most to prompts without signal.
+    Guarantee: the sum is exact. No objective is optimised; "variance" gives most to prompts without signal.
 
     Source: baselines of VIP, arXiv 2602.01601.
     """
@@ -44,17 +42,13 @@ class Inverse(Allocate):
         real("epsilon", self.epsilon, low=0.0, open_low=True)
         integer("probe", self.probe, low=0, high=self.upper)
 
-    def group_size(self, average: int) -> int:
-        """Return the average, inside the bounds."""
-        return min(max(average, self.lower), self.upper)
-
     def counts(self, evidence: Evidence, budget: int) -> IntP:
-        """Return the filled counts, never below what was asked for already."""
-        lower = np.maximum(evidence.issued, self.lower)
-        upper = np.maximum(lower, self.upper)
+        """Return the counts in inverse proportion, never below the rollouts already requested."""
+        lower, upper = self.box(evidence.issued, budget)
         if self.of == "accuracy":
             return formulas.inverse_accuracy(evidence.mean, budget, lower, upper, self.epsilon)
         if self.plug_in:
             return formulas.inverse_variance(evidence.mean, budget, lower, upper, self.epsilon)
+        # No plain formula: the posterior E[p(1-p)] is not the p(1-p) of any rate where p is uncertain.
         weight = 1.0 / (evidence.expected_variance + self.epsilon)
         return formulas.water_level(weight, budget, lower, upper)

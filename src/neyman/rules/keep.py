@@ -1,4 +1,4 @@
-"""Which rollouts of a finished group train."""
+"""Choice of the rollouts of a finished group that train."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from neyman._checks import integer
 class Balanced:
     """Half of the rows solved and half not; where one class has too few, the other fills the group.
 
-    The earliest of each class train. Given their outcome rollouts are exchangeable, so that any choice made without
-    looking at them is as good as a random one; this one needs no draw.
+    The earliest rollouts of each class train. Rollouts are exchangeable given their outcomes, so that a choice by
+    order is as good as a random one, and reproducible.
 
     Args:
-        size: rows of a group that train; None takes what the host's batch has for each prompt.
+        size: rows of a group that train; None takes the average group of the host's batch.
 
     Source: Reinforce-Ada, arXiv 2510.04996.
     """
@@ -39,6 +39,7 @@ class Balanced:
         """Return the places, increasing, of up to ``rows`` of the outcomes."""
         solved = np.asarray(success, dtype=bool)
         right, wrong = np.flatnonzero(solved), np.flatnonzero(~solved)
+        # Half of the rows, more where there are too few wrong ones to fill the other half.
         n_right = min(len(right), max(rows // 2, rows - len(wrong)))
         chosen = np.concatenate([right[:n_right], wrong[: rows - n_right]])
         return [int(place) for place in np.sort(chosen)]

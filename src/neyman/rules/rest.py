@@ -1,4 +1,4 @@
-"""Let prompts that looked solved, or hopeless, rest for a while."""
+"""Selection that lets prompts rest after a visit with nearly all right, or all wrong, outcomes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from neyman.rules._contracts import Select, StepView
 @final
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Pass over prompts whose last outcomes were nearly all right, or all wrong, until they have rested.
+    """Skip prompts whose last outcomes were nearly all right, or all wrong, until they have rested.
 
-    The rates are those that the belief holds as evidence (`neyman.beliefs.Counts`; ``discount=0`` makes them the last
-    visit's), or its means where it tells no evidence.
+    The success rates are those of the belief's evidence (`neyman.beliefs.Counts`; with ``discount=0`` that of the last
+    visit), or its means where it keeps no counts.
 
     Args:
-        inner: chooses among the others.
-        solved: success rate from which a prompt rests.
-        failed: success rate up to which a prompt rests; below 0 none does.
-        passes: how long after its last visit, in passes over the pool (as many rollouts as the average group has, for
-            every prompt of it). Prompts that do not rest are back after about one, so 2 leaves out the next epoch.
+        inner: the selection among the other prompts.
+        solved: least success rate at which a prompt rests.
+        failed: largest success rate at which a prompt rests; below 0 none does.
+        passes: length of the rest after a prompt's last visit, in passes over the pool (the average group's rollouts
+            for every prompt of it). Other prompts return after about one pass, so 2 skips the next epoch.
 
-    Guarantee: prompts that rest come last, never never: they are picked where no other is left, and as soon as they
-    have rested. Without a pool neyman cannot tell for how long a prompt was not brought, and they only come last.
+    Guarantee: resting prompts come last but are not excluded: they are picked once no other is left, or once they
+    have rested. Without a pool the time since a prompt's last visit is unknown, and they come last for good.
 
     Cost: O(pool) a pick.
 
-    Source: Pilot-Commit, arXiv 2605.26606, evicts what looks solved for an epoch; resting what looks hopeless is ours.
+    Source: Pilot-Commit, arXiv 2605.26606, evicts solved prompts for an epoch; the rest of failed ones is ours.
     """
 
     inner: Select
@@ -49,13 +49,14 @@ class Rest:
         real("passes", self.passes, low=0.0, open_low=True)
 
     def pick(self, view: StepView, count: int) -> list[PromptId]:
-        """Return the inner rule's picks among prompts that do not rest, then those that do, in the order offered."""
+        """Return the inner rule's picks among prompts that do not rest, then resting ones in their given order."""
         rested = set(view.overdue(self.passes))
 
         def awake(ids: Sequence[PromptId]) -> list[PromptId]:
             tired = self._tired(view.belief, ids)
             return [i for i, is_tired in zip(ids, tired, strict=True) if i in rested or not is_tired]
 
+        # The inner rule works on a view without resting prompts, so that it needs no notion of rest.
         others = replace(
             view,
             candidates=tuple(awake(view.candidates)),
@@ -77,7 +78,7 @@ class Rest:
 
 
 def _rates(belief: Belief, ids: Sequence[PromptId]) -> FloatP:
-    """Return the observed success rates, NaN where nothing was observed."""
+    """Return the observed success rates; NaN, which never rests, without an observation."""
     evidence = belief.evidence(ids)
     if evidence is None:
         return belief.predict(ids)[0]
@@ -90,7 +91,7 @@ def _enough(
     awake: Callable[[Sequence[PromptId]], list[PromptId]],
     wanted: int,
 ) -> list[PromptId]:
-    """Look at ever more of the pool until enough of what it offers does not rest."""
+    """Request more and more of the pool until ``wanted`` prompts do not rest, or it offers no more."""
     asked = wanted
     while True:
         offered = offer(asked)

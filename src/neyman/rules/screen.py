@@ -1,4 +1,4 @@
-"""Screen prompts with a few rollouts, and draw the rest of the group for those that pass."""
+"""Screening: a verdict on each prompt after a few rollouts, and the rest of the group for those that pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from neyman._checks import integer, real
 from neyman.errors import ArgumentError
 from neyman.rules._contracts import Verdict
 
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # shares such as .7 and 7/10 must compare as equal
 
 
 @final
@@ -18,16 +18,16 @@ class Screen(Verdict):
     """Judge a prompt once, after its first rollouts: complete its group if they are mixed and within a band.
 
     Rule: with s of n valid first rollouts solved, commit if 0 < s < n and lower <= s/n <= 1 - upper, else abandon.
-    Slots keep their place, so the first rollouts are part of the group whatever its size: nothing is counted twice.
+    The first rollouts are part of the group at any size, so that none is counted twice.
 
     Args:
-        first: rollouts of the first look; None takes a quarter of the group, at least 2.
-        lower: least share solved.
-        upper: least share not solved.
+        first: rollouts before the verdict; None takes a quarter of the group, at least 2.
+        lower: least share of solved rollouts.
+        upper: least share of unsolved rollouts.
 
-    Guarantee: a group that the step has enough without is not completed; its first rollouts may serve a later step
-    (``max_age``). Mixed prefixes outside the band are given up too, which changes the prompts' weights in the
-    objective; ``signal_kept`` reports what that costs, as far as committed groups can tell.
+    Guarantee: a group that the step does not need is not completed; its first rollouts may be carried over to a later
+    step (``max_age``). Mixed prefixes outside the band are given up too, which changes the prompts' weights in the
+    objective; ``signal_kept`` estimates that loss from the committed groups.
 
     Source: SPEED-RL, arXiv 2506.09016 (no band); Pilot-Commit, arXiv 2605.26606 (band).
     """

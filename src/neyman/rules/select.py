@@ -1,4 +1,4 @@
-"""Which prompts get rollouts."""
+"""Selection of the prompts that get rollouts: in order, by variance, by a target rate, by cost, with a floor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from neyman.rules._contracts import Select, StepView
 @final
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """The host's prompts as they come, then the pool's, least recently drawn first.
+    """The prompts of the host's batch in their order, then the pool's, least recently drawn first.
 
     Guarantee: every prompt of the pool is drawn once before any is drawn twice.
     """
@@ -30,7 +30,7 @@ class InOrder:
 
 
 def candidates(view: StepView, among: float, count: int) -> list[PromptId]:
-    """Return the host's prompts and enough of the pool for ``among`` times ``count``."""
+    """Return the prompts of the host's batch, filled up from the pool to ``among`` times ``count``."""
     ids = list(view.candidates)
     return ids + view.browse(max(0, round(among * count) - len(ids)))
 
@@ -38,6 +38,7 @@ def candidates(view: StepView, among: float, count: int) -> list[PromptId]:
 def _rates(view: StepView, ids: list[PromptId], explore: str) -> FloatP:
     """Return one posterior draw per prompt, or the posterior means."""
     if explore == "thompson":
+        # Keyed by the number of candidates too: a wave over other candidates draws anew.
         return view.belief.sample(ids, view.rng("select", len(ids)))
     return view.belief.predict(ids)[0]
 
@@ -50,14 +51,15 @@ def best(ids: list[PromptId], score: FloatP, count: int) -> list[PromptId]:
 @final
 @dataclass(frozen=True, slots=True)
 class HighestVariance:
-    """The candidates with the largest expected reward variance p(1-p), over the host's prompts and some of the pool.
+    """The candidates with the largest expected variance p(1-p), over the host's batch and a part of the pool.
 
     Args:
-        among: candidates looked at, as a multiple of the prompts to pick; the host's own always are.
-        explore: "thompson" ranks by one posterior draw of p per candidate, so that what is uncertain gets its
-            chance in proportion; "mean" ranks by E[p(1-p)] and starves prompts that once looked uniform.
+        among: candidates to rank, as a multiple of the prompts to pick; those of the host's batch always are.
+        explore: "thompson" ranks by one posterior draw of p per candidate, so that uncertain prompts are drawn in
+            proportion to their chance to be best; "mean" ranks by E[p(1-p)] and starves prompts that once looked
+            settled.
 
-    Deviation: which prompts train changes the objective's prompt weights (a curriculum); the ledger reports coverage.
+    Deviation: selection changes the prompts' weights in the objective (a curriculum); the ledger reports coverage.
     """
 
     among: float = 4.0
@@ -81,11 +83,11 @@ class HighestVariance:
 @final
 @dataclass(frozen=True, slots=True)
 class ClosestTo:
-    """The candidates whose success rate is nearest to a target, over the host's prompts and some of the pool.
+    """The candidates whose success rate is nearest to a target, over the host's batch and a part of the pool.
 
     Args:
-        target: the success rate looked for.
-        among: candidates looked at, as a multiple of the prompts to pick; the host's own always are.
+        target: success rate to aim at.
+        among: candidates to rank, as a multiple of the prompts to pick; those of the host's batch always are.
         explore: "thompson" takes one posterior draw per candidate, "mean" the posterior mean.
         band: (low, high): candidates with a rate inside come first, in their order; the others by their distance.
 
@@ -112,6 +114,7 @@ class ClosestTo:
         if not ids:
             return []
         rate = _rates(view, ids, self.explore)
+        # A stable sort keeps candidates within the band, all at -1, in the order of the host and the pool.
         distance = np.abs(rate - self.target)
         if self.band is not None:
             distance[(rate >= self.band[0]) & (rate <= self.band[1])] = -1.0
@@ -121,14 +124,14 @@ class ClosestTo:
 @final
 @dataclass(frozen=True, slots=True)
 class LeastWaste:
-    """The candidates whose full group costs the fewest rollouts, when it is given up at the best moment.
+    """The candidates whose effective group is expected to cost the fewest rollouts, under optimal stopping.
 
     Args:
-        among: candidates looked at, as a multiple of the prompts to pick; the host's own always are.
-        looks: prefix lengths at which the group may be given up, as the verdict has them.
+        among: candidates to rank, as a multiple of the prompts to pick; those of the host's batch always are.
+        looks: prefix lengths at which the group may be given up, those of the verdict.
 
-    Deviation: a curriculum, as with every rule that chooses prompts; put `Revisit` under it, since a belief that is
-    wrong about a prompt is never put right. Source: ours (`neyman.formulas.group_waste`).
+    Deviation: a curriculum, as with every selection. Wrap it in `Revisit`, because a belief that is wrong about a
+    prompt which is not drawn is never corrected. Source: ours (`neyman.formulas.group_waste`).
     """
 
     among: float = 8.0
@@ -144,7 +147,8 @@ class LeastWaste:
 
 
 def waste_of(view: StepView, ids: list[PromptId], looks: tuple[int, ...]) -> FloatP:
-    """Return what a rollout in an effective group costs at each prompt (`neyman.formulas.group_waste`)."""
+    """Return the price of a rollout in an effective group at each prompt (`neyman.formulas.group_waste`)."""
+    # A look at or beyond the group's size is its end.
     size = view.group_size
     steps = (*(look for look in looks if look < size), size)
     return formulas.group_waste(beta_parameters(view.belief, ids), size, looks=steps)
@@ -153,12 +157,12 @@ def waste_of(view: StepView, ids: list[PromptId], looks: tuple[int, ...]) -> Flo
 @final
 @dataclass(frozen=True, slots=True)
 class Revisit:
-    """A floor under any selection: prompts not opened for long come first, so that none is lost.
+    """A floor under any selection: prompts that were not opened for long come first, so that none is lost.
 
     Args:
-        inner: the rule that chooses the others.
-        passes: how long a prompt may wait, in passes over the pool.
-        share: of the prompts picked at once, the most that may be taken for this.
+        inner: the selection of the other prompts.
+        passes: longest time between two visits of a prompt, in passes over the pool.
+        share: largest share of the picks that go to such prompts.
 
     Guarantee: a prompt waits at most ``passes`` and one step, unless more than ``share`` of the picks were due.
     """
@@ -177,5 +181,5 @@ class Revisit:
         if not due:
             return self.inner.pick(view, count)
         chosen = dict.fromkeys(due)
-        # Asked for in full: the inner rule may choose among those that are due, too.
+        # The full count, because the inner rule may pick prompts that are due, too.
         return [*chosen, *(i for i in self.inner.pick(view, count) if i not in chosen)][:count]

@@ -1,4 +1,4 @@
-"""GRESO's selection: prompts in order, those with a run of uniform groups passed over by chance."""
+"""GRESO's selection: prompts in order, where runs of zero-variance groups are skipped at random."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from neyman.beliefs import Streaks
 from neyman.randomness import PromptId, keyed_hash
 from neyman.rules._contracts import StepView
 
-_ROUNDS = 12  # doublings of how much of the pool is offered
+_ROUNDS = 12  # doublings of the part of the pool that is offered
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class SkipUniform:
-    """The host's prompts as they come and then the pool's, each passed over by the chance that its belief gives.
+    """The prompts of the host's batch in order and then the pool's, each skipped with a chance from the belief.
 
-    With `neyman.beliefs.Streaks` the chance is GRESO's; any other belief gives the chance that the group would be
-    uniform. Prompts of the pool are drawn evenly, so that each is offered about once per pass, as a loader offers it.
+    With `neyman.beliefs.Streaks` the chance is GRESO's, with any other belief that of a zero-variance group. Prompts
+    of the pool are drawn evenly, so that each is offered about once per pass, as by a data loader.
 
-    Guarantee: a prompt is passed over or taken once per step, whatever the wave; the draw is keyed by (seed, step,
-    prompt). When all that is offered is passed over, the least likely to be uniform are taken all the same, so a step
-    never lacks prompts that exist.
+    Guarantee: a prompt is skipped or taken once per step, in any wave, because the draw is keyed by (seed, step,
+    prompt). If too few remain, the least likely to have zero variance are taken all the same, so that a step never
+    lacks prompts.
 
     Source: GRESO, arXiv 2506.02177.
     """
 
     def pick(self, view: StepView, count: int) -> list[PromptId]:
-        """Return up to ``count`` prompts that were not passed over, in their order."""
+        """Return up to ``count`` prompts that were not skipped, in their order."""
         if count <= 0:
             return []
         offered, wanted = list(view.candidates), count

@@ -1,4 +1,4 @@
-"""When a group is finished."""
+"""Verdicts on groups while they are drawn: early by probability (SARA), at full size (DAPO), or by price."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from neyman.rules.select import waste_of
 
 @lru_cache(maxsize=4096)  # groups of a step share few prefixes and priors
 def _effective(successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> float:
-    """Return `neyman.formulas.effective_probability` of a pure prefix, in floats: it is asked group by group."""
-    if prior == (1.0, 1.0):  # the rounded quotient, which decides at thresholds such as 4/9
+    """Return `neyman.formulas.effective_probability` of a pure prefix, in plain floats, as for one group at a time."""
+    if prior == (1.0, 1.0):  # the correctly rounded quotient, so that thresholds such as 4/9 are ties
         return (group_size - trials) / (group_size + 1.0)
     a, b = reversed(prior) if successes else prior
     return float(1.0 - stays_pure(a, b, trials, group_size))
 
 
-_UNKNOWN: Final = 2.0  # waste where nothing is known: half of the groups are mixed
-_DEAREST: Final = 20.0  # waste beyond which a price is not believed
-_AMONG: Final = 8  # candidates looked at per group, for the price
+_UNKNOWN: Final = 2.0  # price without candidates: as if half of the groups were mixed
+_DEAREST: Final = 20.0  # cap of the price, which rests on the belief's tail
+_AMONG: Final = 8  # candidates per group that set the price
 
 
 @lru_cache(maxsize=4096)
@@ -52,7 +52,7 @@ def _check_schedule(schedule: tuple[int, ...], *, least: int) -> None:
     integer("schedule", schedule[0], low=least)
 
 
-@lru_cache(maxsize=256)  # asked for each group of a step, and for each group that is audited
+@lru_cache(maxsize=256)  # needed for each group of a step, and again in the audit
 def _uniform_index(group_size: int, threshold: float) -> int:
     return max(formulas.abandon_index(group_size, threshold))
 
@@ -60,22 +60,23 @@ def _uniform_index(group_size: int, threshold: float) -> int:
 @final
 @dataclass(frozen=True, slots=True)
 class EarlyVerdict(Verdict):
-    """SARA: commit a group once its outcomes are mixed, abandon it when it is expected to stay uniform.
+    """SARA: commit a group once it is mixed, abandon it when it will probably stay pure.
 
     Rule: mixed prefix -> commit; pure prefix with P(mixed at the group's size | prefix) < threshold -> abandon;
     else continue. The probability is Beta-binomial under the prompt's prior (docs/methods.md).
 
     Args:
-        threshold: abandon below it. No frequentist bound: averaged over the assumed prior, at most this share of
-            the abandoned groups would have become mixed; the step reports the realised share.
+        threshold: chance to become mixed below which a pure prefix is abandoned. Averaged over the assumed prior, at
+            most this share of the abandoned groups would have become mixed; that is no frequentist bound. Each step
+            reports an estimate of the realised share.
         schedule: prefix lengths at which a group may be abandoned; None takes the abandon index of a uniform
-            prior, so that a wave costs one round. Mixed prefixes commit at once, whatever the schedule.
-        min_probe: never decide before so many rollouts (U-shaped priors would abandon after one).
+            prior, so that a wave costs one round. Mixed prefixes commit at once, at any length.
+        min_probe: fewest rollouts before a verdict (U-shaped priors would abandon after one).
         after_commit: "complete" draws the group to its full size, the only reading that fits the published
             savings; "stop" trains the prefix as it is.
-        speculate: ask for the whole group at once and cancel what a verdict makes needless, for hosts that
-            stream and abort; the default asks from look to look.
-        prior: Beta parameters for every prompt, whatever the belief says; None takes each prompt's own.
+        speculate: request the whole group at once, and cancel the rollouts that a verdict makes unnecessary, for
+            hosts that stream and abort; by default requests go from look to look.
+        prior: Beta parameters for every prompt, in place of the belief's; None takes each prompt's own.
 
     Source: SARA, arXiv 2607.26253, section 3; asymmetric priors are ours.
     """
@@ -121,7 +122,7 @@ class EarlyVerdict(Verdict):
 @final
 @dataclass(frozen=True, slots=True)
 class FullGroup(Verdict):
-    """Dynamic sampling: judge a group when it is complete, and discard it when its outcomes are uniform.
+    """Dynamic sampling: judge a group when it is complete, and discard it when it has zero variance.
 
     Source: DAPO, arXiv 2503.14476.
     """
@@ -133,7 +134,7 @@ class FullGroup(Verdict):
         return (group_size,)
 
     def decide(self, successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> str:
-        """Return "commit" for mixed outcomes, "abandon" for uniform ones."""
+        """Return "commit" for mixed outcomes, "abandon" for equal ones."""
         del group_size, prior
         return "commit" if 0 < successes < trials else "abandon"
 
@@ -143,14 +144,14 @@ class FullGroup(Verdict):
 class WorthVerdict(Verdict):
     """Abandon a pure prefix once its rollouts buy more elsewhere.
 
-    Rule: mixed prefix -> commit; pure prefix -> continue while that is worth more than nothing
+    Rule: mixed prefix -> commit; pure prefix -> continue while that has a positive value
     (`neyman.formulas.group_worth`), under the prompt's own prior and optimal stopping at the later looks.
 
     Args:
-        waste: rollouts that a rollout in an effective group costs elsewhere; "auto" takes what it costs at the
-            dearest of the candidates that the step needs, by the belief.
-        schedule: prefix lengths at which a group may be abandoned. Each is a round of the engine for the groups
-            that are still pure; more looks save rollouts and cost latency.
+        waste: price elsewhere of a rollout in an effective group, in rollouts; "auto" takes the price at the most
+            expensive of the candidates that the step needs, by the belief.
+        schedule: prefix lengths at which a group may be abandoned. Each is a round of generation for the groups
+            that are still pure; more looks save rollouts and add latency.
         after_commit: "complete" draws the group to its full size; "stop" trains the prefix as it is.
 
     Guarantee: the fewest rollouts per effective group at these looks, if the prompts' priors are right and fresh
@@ -171,6 +172,7 @@ class WorthVerdict(Verdict):
         """Return the price of a step that needs ``groups`` groups, as it begins; None where it is fixed."""
         if self.waste != "auto":
             return None
+        # The step fills its groups with the cheapest candidates, so that the last of them sets the price.
         ids = list(view.candidates) + view.browse(_AMONG * groups)
         waste = np.sort(waste_of(view, ids, self.schedule))[min(groups, len(ids)) - 1] if ids else _UNKNOWN
         return min(float(waste), _DEAREST)
@@ -179,7 +181,7 @@ class WorthVerdict(Verdict):
         """Return the verdict at a step's `price`.
 
         Raises:
-            ArgumentError: no price where the verdict needs one, one where its own is fixed, or one below 1.
+            ArgumentError: no price where ``waste="auto"`` needs one, a price beside a fixed ``waste``, or one below 1.
         """
         if (price is None) is (self.waste == "auto"):
             raise ArgumentError(f"a verdict with waste={self.waste!r} cannot take the price {price!r}")

@@ -1,4 +1,4 @@
-"""Draw in rounds until a prompt has what its group needs."""
+"""Rounds of rollouts for each prompt until its group has enough right and wrong ones."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from neyman.rules._contracts import Verdict
 class Until(Verdict):
     """Draw rounds of rollouts for a prompt until enough of them are right, and enough are wrong.
 
-    Rule, after each whole round with s of n solved: s >= right and n - s >= wrong -> the prompt leaves, with what it
-    has; else another round, up to the group's size. Prompts that leave, or end, with equal outcomes are given up.
+    Rule, after each whole round with s of n solved: s >= right and n - s >= wrong -> the group ends with its rollouts
+    so far; else another round, up to the group's size. Groups that end with zero variance are given up.
 
     Args:
         step: rollouts of a round.
         right: solved rollouts to wait for.
         wrong: unsolved rollouts to wait for.
 
-    Bias: stopping depends on the outcomes. With ``right=1, wrong=0`` the mean of what a prompt has drawn is above
-    its success rate on hard prompts (one success ends the draw), which as a baseline lowers the advantages
+    Bias: stopping depends on the outcomes. With ``right=1, wrong=0`` the mean of a group is above the success rate of
+    a hard prompt, because one success ends the draw; as a baseline it lowers the advantages
     (docs/methods/reinforce-ada.md has figures). Single rollouts stay unbiased given their outcome.
 
     Source: Reinforce-Ada, arXiv 2510.04996 (both exits); AR3PO, arXiv 2509.25808 (one right answer).
