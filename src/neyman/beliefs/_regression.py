@@ -148,11 +148,6 @@ class FeatureRegression:
             mean[part], variance[part] = self.predict(self.design(ids[part]))
         return mean, variance
 
-    @property
-    def scale(self) -> float:
-        """The scale s that the data prefer now."""
-        return self._fit()[2]
-
     def _fit(self) -> tuple[FloatP, FloatP, float]:
         if self._fitted is None:
             # Sums of evidence added and taken away are symmetric only up to rounding, which Cholesky does not accept.

@@ -2,7 +2,6 @@
 
 from neyman.formulas.advantage import effective_groups as effective_groups
 from neyman.formulas.advantage import group_advantages as group_advantages
-from neyman.formulas.advantage import undecided_groups as undecided_groups
 from neyman.formulas.allocation import allocate as allocate
 from neyman.formulas.metrics import brier as brier
 from neyman.formulas.metrics import ece as ece
@@ -59,7 +58,6 @@ __all__ = [
     "published_water_level",
     "relaxed_counts",
     "signal_kept",
-    "undecided_groups",
     "water_level",
     "yield_condition",
 ]

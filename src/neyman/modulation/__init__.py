@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from neyman.modulation.moments import (
         TokenMoments,
         entropy,
-        s2_from_sharpened,
         token_moments,
     )
     from neyman.modulation.shaping import (
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 _HOME = {
     "TokenMoments": "moments",
     "entropy": "moments",
-    "s2_from_sharpened": "moments",
     "token_moments": "moments",
     "entropy_change": "change",
     "entropy_change_from_moments": "change",
@@ -92,7 +90,6 @@ __all__ = [
     "fork_tokens_factor",
     "kl_cov_advantages",
     "published_entropy_change",
-    "s2_from_sharpened",
     "shaping_factors",
     "token_change",
     "token_covariance",
