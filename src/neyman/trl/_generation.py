@@ -16,7 +16,7 @@ from neyman.hosts.outcomes import outcome
 from neyman.randomness import PromptId, keyed_hash
 from neyman.trl._advantages import reward_of
 from neyman.trl._guard import Guard
-from neyman.trl._host import set_logged_columns, take_logged_columns, uncounted, unlogged
+from neyman.trl._host import replaced, set_logged_columns, take_logged_columns, uncounted, unlogged
 from neyman.trl._kept import KeptErrors
 from neyman.trl._own_prompts import check_own_prompts
 from neyman.trl._prompts import Prompts, no_prompt
@@ -190,40 +190,32 @@ class Generation:
             self._trainer_rollout = self.kept.generated(generate, instead)
             return dict(self._trainer_rollout)
 
-        trainer.rollout_func = recorded
-        try:
+        with replaced(trainer, "rollout_func", recorded):
             yield
-        finally:
-            trainer.rollout_func = original
 
     @contextmanager
     def serve(self, rollouts: list[Rollout]) -> Iterator[None]:
         """Answer the trainer's generation and reward calls with drawn rollouts (all ranks' rows)."""
         trainer = self._trainer
         self._served, self.serving = rollouts, list(self._ranks.share(rollouts))
-        original = getattr(trainer, "rollout_func", None)
-        if original is not None:
-            trainer.rollout_func = self._stored_rollout_func
         set_logged_columns(trainer, [rollout.logged for rollout in self.serving])
+        function = None if getattr(trainer, "rollout_func", None) is None else self._stored_rollout_func
         try:
-            with uncounted(trainer):
+            with replaced(trainer, "rollout_func", function), uncounted(trainer):
                 yield
         finally:
             self.serving = None
-            if original is not None:
-                trainer.rollout_func = original
 
     def _stored_rollout_func(self, prompts: Any, host: Any) -> dict[str, Any]:
         del prompts, host
+        completion_ids, logprobs = self.served_turn()
         assert self.serving is not None
         shared = set.intersection(*(set(r.extra) for r in self.serving))
-        fields = {name: [r.extra[name] for r in self.serving] for name in sorted(shared)}
-        logprobs = [r.logprobs for r in self.serving]
         return {
             "prompt_ids": [r.prompt_tokens for r in self.serving],
-            "completion_ids": [list(r.completion_ids) for r in self.serving],
-            "logprobs": None if None in logprobs else logprobs,
-            **fields,
+            "completion_ids": completion_ids,
+            "logprobs": logprobs,
+            **{name: [r.extra[name] for r in self.serving] for name in sorted(shared)},
         }
 
     def served_turn(self) -> tuple[list[list[int]], list[Any] | None]:

@@ -188,14 +188,16 @@ def generates_alone(trainer: Any) -> bool:
 
 
 @contextmanager
-def one_generation_per_row(trainer: Any) -> Iterator[None]:
-    """Make engines that repeat prompts themselves treat every row as its own prompt."""
-    stock = trainer.num_generations
-    trainer.num_generations = 1
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give an object another attribute in the block; a class's own shows through again after it."""
+    own = vars(owner)
+    before = {name: own[name]} if name in own else {}
+    own[name] = value
     try:
         yield
     finally:
-        trainer.num_generations = stock
+        del own[name]
+        own.update(before)
 
 
 @contextmanager
@@ -206,11 +208,10 @@ def awake(trainer: Any) -> Iterator[None]:
         yield
         return
     engine.llm.wake_up()
-    engine.enable_sleep_mode = False
     try:
-        yield
+        with replaced(engine, "enable_sleep_mode", False):
+            yield
     finally:
-        engine.enable_sleep_mode = True
         engine.llm.sleep(level=2)
         if hasattr(engine, "_llm_weights_sleeping"):
             engine._llm_weights_sleeping = True  # noqa: SLF001

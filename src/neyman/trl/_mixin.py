@@ -10,7 +10,7 @@ from typing import Any
 
 from neyman.strategy import Strategy, check_strategy
 from neyman.trl._held import held
-from neyman.trl._host import keep_column, one_generation_per_row
+from neyman.trl._host import keep_column, replaced
 from neyman.trl._prompts import ID_COLUMN, with_ids
 from neyman.trl._session import Session
 
@@ -124,7 +124,8 @@ class AdaptiveMixin:
         if not self.model.training:  # type: ignore[attr-defined]
             base = super()._generate_single_turn  # type: ignore[misc]
             return session.generation.kept.generated(lambda: base(prompt_ids, *args, **kwargs), instead)
-        with one_generation_per_row(self):
+        # An engine that repeats prompts itself must take every row for a prompt of its own.
+        with replaced(self, "num_generations", 1):
             signature = inspect.signature(super()._generate_single_turn)  # type: ignore[misc]
             bound = signature.bind(prompt_ids, *args, **kwargs)
             if "num_generations" in signature.parameters:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from neyman._files import checkpoints
-from neyman.trl._host import ARGUMENT_WRITERS
+from neyman.trl._host import ARGUMENT_WRITERS, replaced
 
 
 @contextmanager
@@ -18,42 +18,19 @@ def held_back(trainer: Any) -> Iterator[None]:
     The ``training_args.bin`` that it writes meanwhile have the limit.
     """
     limit = trainer.args.save_total_limit
+
+    def under_limit(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with replaced(trainer.args, "save_total_limit", limit):
+                return method(*args, **kwargs)
+
+        return call
+
     with ExitStack() as after:
         for name in ARGUMENT_WRITERS:
-            after.enter_context(_replaced(trainer, name, _under(limit, trainer, getattr(trainer, name))))
-        with _limited(trainer, None):
-            yield
-
-
-@contextmanager
-def _limited(trainer: Any, limit: int | None) -> Iterator[None]:
-    before = trainer.args.save_total_limit
-    trainer.args.save_total_limit = limit
-    try:
+            after.enter_context(replaced(trainer, name, under_limit(getattr(trainer, name))))
+        after.enter_context(replaced(trainer.args, "save_total_limit", None))
         yield
-    finally:
-        trainer.args.save_total_limit = before
-
-
-def _under(limit: int | None, trainer: Any, method: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with _limited(trainer, limit):
-            return method(*args, **kwargs)
-
-    return call
-
-
-@contextmanager
-def _replaced(trainer: Any, name: str, method: Callable[..., Any]) -> Iterator[None]:
-    """Give this one trainer another method in the block."""
-    own = vars(trainer)
-    before = {name: own[name]} if name in own else {}
-    own[name] = method
-    try:
-        yield
-    finally:
-        del own[name]
-        own.update(before)
 
 
 def rotate(trainer: Any, sealed: Path) -> None:
