@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 
+import jobs_of_test
 from neyman.errors import ArgumentError, RunFailedError
 from neyman.replay import _runs, replay_all, settings_for
 from neyman.replay._host import strategy_for
@@ -127,10 +128,8 @@ def test_features_reach_the_beliefs_that_use_them():
 
 
 def test_a_process_that_is_killed_is_an_error_with_its_run(monkeypatch):
-    monkeypatch.setattr(_runs, "_work", _die)
-    with pytest.raises(RunFailedError, match="uniform, seed"):
+    monkeypatch.setattr(_runs, "_one", jobs_of_test.die)
+    with pytest.raises(
+        RunFailedError, match=r"the replay of uniform, seed [01], failed: its process ended with status 9"
+    ):
         replay_all(TRACE, ["uniform"], SETTINGS, seeds=[0, 1], jobs=2)
-
-
-def _die(place, run):
-    os._exit(9)

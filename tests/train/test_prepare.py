@@ -28,29 +28,12 @@ def test_progress_is_replaced_whole_under_who_reads_it(tmp_path, monkeypatch):
     assert json.loads(state.read_bytes()) == {"finished": True}
 
 
-class Running:
-    """A process that runs while there is content to be looked at."""
-
-    def __init__(self, state, contents):
-        self._state, self._contents, self.returncode = state, list(contents), 0
-
-    def start(self, words, log):
-        return self
-
-    def poll(self):
-        if not self._contents:
-            return 0
-        self._state.write_bytes(self._contents.pop(0))
-        return None
-
-
-def test_progress_that_is_none_is_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(_all, "_POLL_SECONDS", 0.0)
-    told = []
+def test_progress_that_is_none_is_passed_over(tmp_path):
+    state, seen = tmp_path / "prepare.json", []
 
     class Watch:
         def preparing(self, done, steps):
-            told.append((done, steps))
+            seen.append((done, steps))
 
     nonsense = [
         b"",
@@ -63,10 +46,11 @@ def test_progress_that_is_none_is_passed_over(tmp_path, monkeypatch):
         b'{"done": "1", "steps": null}',
     ]
     good = b'{"done": 10, "steps": 30}'
-    _all._prepare(
-        Running(tmp_path / "prepare.json", [*nonsense, good, b" " * 2000 + good]), tmp_path, Watch()
-    )
-    assert told == [(10, 30)]
+    _all._report_preparation(state, Watch())
+    for content in (*nonsense, good, b" " * 2000 + good):
+        state.write_bytes(content)
+        _all._report_preparation(state, Watch())
+    assert seen == [(10, 30)]
 
 
 def test_the_last_words_of_a_long_log_are_found_at_its_end(tmp_path):

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from neyman.train.__main__ import _follow_parent
+from neyman._jobs import end_with_parent
 from neyman.train._folder import RunFolder
 
 FATES = ("trained", "uniform", "abandoned", "surplus", "dropped", "failed")
@@ -45,7 +45,7 @@ def step(folder, number):
 
 
 def main(work, out, strategy="", seed="0"):
-    _follow_parent()
+    end_with_parent()
     if work == "prepare":
         if (Path(out) / "broken").exists() or os.environ.get("BROKEN"):
             sys.exit("the task is broken; mend it")

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
-import multiprocessing
-import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from multiprocessing.connection import Connection, wait
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from neyman._checks import integer
 from neyman._files.atomic import write_atomic
-from neyman.errors import ArgumentError, NeymanError, StateError
+from neyman._jobs import Processes, side_by_side
+from neyman.errors import ArgumentError, StateError
 from neyman.lab._saved import read_run
 from neyman.lab.experiment import Experiment, run
 from neyman.lab.task import WarmStart, starting_policy
-
-_END_SECONDS = 5.0
-# Two threads are slower than one on matrices of this size, most of all where processes share cores.
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +120,7 @@ def run_grid(
         StateError: a file holds another run than its name says, or is damaged.
 
     Guarantee: results are whole or absent. When this returns or raises, no process that it started is left;
-    should this process be killed, its children end after the run that they are at.
+    should this process be killed, its children end at once.
     """
     integer("jobs", jobs, low=1)
     waiting = [cell for cell in cells if _saved(cell, out) is None]
@@ -137,22 +129,17 @@ def run_grid(
     starts = list(dict.fromkeys(cell.experiment.warm_start for cell in waiting))
     if watch is not None:
         watch.update(done, total, "warm-starting the policies" if starts else "")
-    with _pool(min(jobs, max(1, len(waiting))), cache) as work:
-        for start, error in work(starts):
-            if error is not None:
-                failed |= {
-                    cell.name: f"its warm start failed: {error}"
-                    for cell in waiting
-                    if cell.experiment.warm_start == start
-                }
-        tasks = [(cell, out / f"{cell.name}.json") for cell in waiting if cell.name not in failed]
+    with Processes(shared=(cache,)) as processes:
+        failed |= _taught(processes, waiting, starts, jobs)
         done += len(failed)
-        for (cell, _), error in work(tasks):
-            done += 1
-            if error is not None:
-                failed[cell.name] = error
-            if watch is not None:
-                watch.update(done, total, cell.name)
+        tasks = [(cell, out / f"{cell.name}.json") for cell in waiting if cell.name not in failed]
+        for _, ended in side_by_side(tasks, partial(processes.call, _perform), at_once=jobs):
+            for (cell, _), call in ended:
+                done += 1
+                if call.error is not None:
+                    failed[cell.name] = str(call.error)
+                if watch is not None:
+                    watch.update(done, total, cell.name)
     return failed
 
 
@@ -177,104 +164,27 @@ def _saved(cell: Cell, out: Path) -> dict[str, Any] | None:
     return saved
 
 
-def _perform(task: Any, cache: str | Path | None) -> None:
-    if isinstance(task, WarmStart):
-        starting_policy(task, cache=cache)
-        return
+def _taught(
+    processes: Processes, cells: Sequence[Cell], starts: Sequence[WarmStart], jobs: int
+) -> dict[str, str]:
+    """Put the starting policies into the cache; return the error of each cell that has none."""
+    failed: dict[str, str] = {}
+    for _, ended in side_by_side(starts, partial(processes.call, _teach), at_once=jobs):
+        for start, call in ended:
+            if call.error is not None:
+                without = [cell for cell in cells if cell.experiment.warm_start == start]
+                failed |= {cell.name: f"its warm start failed: {call.error}" for cell in without}
+    return failed
+
+
+def _teach(cache: str | Path | None, start: WarmStart, _: Callable[[float], None]) -> None:
+    starting_policy(start, cache=cache)
+
+
+def _perform(cache: str | Path | None, task: tuple[Cell, Path], _: Callable[[float], None]) -> None:
     cell, path = task
     began = time.process_time()
     result = run(cell.experiment, cell.seed, cache=cache)
     result["cpu_seconds"] = time.process_time() - began
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps(result, allow_nan=False).encode())
-
-
-def _serve(connection: Connection, cache: str | Path | None) -> None:
-    """Do what comes through the connection until it closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this one in order
-    # What is advice in one's own run would be said dozens of times here.
-    logging.getLogger("neyman").setLevel(logging.ERROR)
-    while True:
-        try:
-            task = connection.recv()
-        except EOFError:
-            return
-        error = None
-        try:
-            _perform(task, cache)
-        except NeymanError as cause:
-            error = str(cause)
-        except Exception as cause:  # noqa: BLE001 - the boundary to the parent, which reports it
-            error = f"{type(cause).__name__}: {cause}"
-        try:
-            connection.send(error)
-        except OSError:  # nobody listens any more
-            return
-
-
-Work = Callable[[Sequence[Any]], Iterator[tuple[Any, str | None]]]
-
-
-@contextmanager
-def _pool(jobs: int, cache: str | Path | None) -> Iterator[Work]:
-    """Give a function that does tasks in processes of their own and yields each with its error, as they end."""
-    context = multiprocessing.get_context("spawn")
-    workers: dict[Connection, Any] = {}
-
-    def start() -> Connection:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, cache), daemon=True)
-        with _environment(_ONE_THREAD):
-            process.start()
-        theirs.close()  # so that the end of the process is the end of the connection
-        workers[ours] = process
-        return ours
-
-    def work(tasks: Sequence[Any]) -> Iterator[tuple[Any, str | None]]:
-        queue, busy = list(reversed(tasks)), dict[Connection, Any]()
-        while queue or busy:
-            free = [one for one in workers if one not in busy]
-            while queue and (free or len(workers) < jobs):
-                one = free.pop() if free else start()
-                busy[one] = queue.pop()
-                one.send(busy[one])
-            for ready in wait(list(busy)):
-                assert isinstance(ready, Connection)
-                task = busy.pop(ready)
-                try:
-                    yield task, ready.recv()
-                except (EOFError, ConnectionResetError):
-                    process = workers.pop(ready)
-                    process.join()
-                    yield task, f"its process ended with status {process.exitcode}"
-
-    try:
-        yield work
-    finally:
-        _end(list(workers.values()))
-        for connection in workers:
-            connection.close()
-
-
-def _end(processes: list[Any]) -> None:
-    """End processes by their ids, gently first."""
-    for process in processes:
-        process.terminate()
-    deadline = time.monotonic() + _END_SECONDS
-    for process in processes:
-        process.join(max(0.0, deadline - time.monotonic()))
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set variables for the processes started inside, where the user has not."""
-    added = [name for name in values if name not in os.environ]
-    os.environ.update({name: values[name] for name in added})
-    try:
-        yield
-    finally:
-        for name in added:
-            del os.environ[name]

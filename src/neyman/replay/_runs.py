@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import logging
-import multiprocessing
-import os
 import re
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
@@ -28,7 +22,7 @@ from neyman._checks import integer
 from neyman._files.atomic import write_atomic
 from neyman._files.json import loads
 from neyman._files.limits import read_bytes
-from neyman.errors import RunFailedError
+from neyman._jobs import Processes, side_by_side
 from neyman.replay._host import replay_strategy, strategy_for
 from neyman.replay._settings import Settings
 from neyman.replay._trace import Trace
@@ -37,9 +31,9 @@ from neyman.strategy import Strategy
 # Of the figures' meaning: results kept under another are computed again.
 _VERSION = 3
 _POLL_SECONDS = 0.2
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 Features = NDArray[np.float32]
+Run = tuple[str, int]  # a strategy's name and options, and a seed
 Watch = Callable[[Sequence[tuple[str, int, float]]], None]
 
 
@@ -94,14 +88,14 @@ def replay_all(
     integer("jobs", jobs, low=1)
     work = [(name, seed) for name in dict.fromkeys(strategies) for seed in dict.fromkeys(seeds)]
     keys = {name: _key(trace, strategy_for(name, settings), settings, features) for name in strategies}
-    done: dict[tuple[str, int], dict[str, Any]] = {}
+    done: dict[Run, dict[str, Any]] = {}
     for name, seed in work:
         kept = None if out is None else _kept(_place(out, name, seed), keys[name])
         if kept is not None:
             done[name, seed] = kept
     waiting = [run for run in work if run not in done]
 
-    def finished(run: tuple[str, int], figures: dict[str, Any]) -> None:
+    def finished(run: Run, figures: dict[str, Any]) -> None:
         done[run] = figures
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
@@ -109,14 +103,14 @@ def replay_all(
             record |= {"checksum": _checksum(figures)}
             write_atomic(_place(out, *run), json.dumps(record, allow_nan=False).encode())
 
-    def tell(shares: Sequence[float]) -> None:
-        now = dict.fromkeys(done, 1.0) | dict(zip(waiting, shares, strict=True)) | dict.fromkeys(done, 1.0)
+    def show(shares: Mapping[Run, float]) -> None:
+        now = {**shares, **dict.fromkeys(done, 1.0)}
         watch([(name, seed, now.get((name, seed), 0.0)) for name, seed in work])
 
     if jobs == 1 or len(waiting) <= 1:
-        _here(trace, settings, features, waiting, finished, tell)
+        _here(trace, settings, features, waiting, finished, show)
     else:
-        _in_processes(trace, settings, features, waiting, finished, tell, jobs=min(jobs, len(waiting)))
+        _in_processes(trace, settings, features, waiting, finished, show, jobs=jobs)
     return [Replayed(strategy=name, seed=seed, figures=done[name, seed]) for name, seed in work]
 
 
@@ -158,7 +152,7 @@ def _one(
     trace: Trace,
     settings: Settings,
     features: Features | None,
-    run: tuple[str, int],
+    run: Run,
     progress: Callable[[float], None],
 ) -> dict[str, Any]:
     name, seed = run
@@ -172,78 +166,44 @@ def _here(
     trace: Trace,
     settings: Settings,
     features: Features | None,
-    waiting: Sequence[tuple[str, int]],
-    finished: Callable[[tuple[str, int], dict[str, Any]], None],
-    tell: Callable[[Sequence[float]], None],
+    waiting: Sequence[Run],
+    finished: Callable[[Run, dict[str, Any]], None],
+    show: Callable[[Mapping[Run, float]], None],
 ) -> None:
-    shares = [0.0] * len(waiting)
-    last = time.monotonic()
+    due = time.monotonic() + _POLL_SECONDS
 
-    def progress(place: int, share: float) -> None:
-        nonlocal last
-        shares[place] = share
-        if time.monotonic() - last >= _POLL_SECONDS:
-            last = time.monotonic()
-            tell(shares)
+    def progress(run: Run, share: float) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + _POLL_SECONDS
+            show({run: share})
 
     with _quiet():
-        for place, run in enumerate(waiting):
-            finished(run, _one(trace, settings, features, run, lambda x, i=place: progress(i, x)))  # type: ignore[misc]
-            tell(shares)
+        for run in waiting:
+            finished(run, _one(trace, settings, features, run, partial(progress, run)))
+            show({})
 
 
 def _in_processes(
     trace: Trace,
     settings: Settings,
     features: Features | None,
-    waiting: Sequence[tuple[str, int]],
-    finished: Callable[[tuple[str, int], dict[str, Any]], None],
-    tell: Callable[[Sequence[float]], None],
+    waiting: Sequence[Run],
+    finished: Callable[[Run, dict[str, Any]], None],
+    show: Callable[[Mapping[Run, float]], None],
     *,
     jobs: int,
 ) -> None:
-    context = multiprocessing.get_context("spawn")  # a fork would copy threads' locks
-    shares: Any = context.Array(ctypes.c_double, len(waiting))
-    with _one_thread_each():
-        shared = (trace, settings, features, shares, os.getpid())
-        pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=partial(_start, *shared))
-        try:
-            futures: dict[Future[dict[str, Any]], tuple[str, int]] = {
-                pool.submit(_work, place, run): run for place, run in enumerate(waiting)
-            }
-            while futures:
-                time.sleep(_POLL_SECONDS)
-                for future in [f for f in futures if f.done()]:
-                    run = futures.pop(future)
-                    finished(run, _result(future, run))
-                tell(list(shares))
-        except BaseException:
-            for process in list((pool._processes or {}).values()):  # noqa: SLF001 - a pool cannot be told to stop
-                process.terminate()
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _result(future: Future[dict[str, Any]], run: tuple[str, int]) -> dict[str, Any]:
-    try:
-        return future.result()
-    except RuntimeError as error:  # a process that was killed breaks the pool
-        raise RunFailedError(f"the replay of {run[0]}, seed {run[1]}, failed: {error}") from error
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    with Processes(shared=(trace, settings, features)) as processes:
+        for running, ended in side_by_side(waiting, partial(processes.call, _one), at_once=jobs):
+            for run, call in ended:
+                if call.error is not None:
+                    name, seed = run
+                    raise type(call.error)(
+                        f"the replay of {name}, seed {seed}, failed: {call.error}"
+                    ) from call.error
+                finished(run, call.value)
+            show({run: call.share for run, call in running})
 
 
 @contextmanager
@@ -256,29 +216,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-# What a process works with, set once as it starts.
-_SHARED: dict[str, Any] = {}
-
-
-def _start(trace: Trace, settings: Settings, features: Features | None, shares: Any, parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its processes in order
-    logging.getLogger("neyman").setLevel(logging.ERROR)
-    _SHARED.update(trace=trace, settings=settings, features=features, shares=shares)
-
-    def follow() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True, name="neyman-parent").start()
-
-
-def _work(place: int, run: tuple[str, int]) -> dict[str, Any]:
-    shares = _SHARED["shares"]
-
-    def progress(share: float) -> None:
-        shares[place] = share
-
-    return _one(_SHARED["trace"], _SHARED["settings"], _SHARED["features"], run, progress)

@@ -57,6 +57,8 @@ class ExactMatch:
         return [said.split() == meant.split() for said, meant in zip(completions, answers, strict=True)]
 
 
+# Not by `neyman._jobs`: a judge's process is killed by the clock, alone and with all that the judge started, while
+# others judge; and a judge may return anything, so its reply is JSON and never a pickle.
 class _Worker:
     """One judge process; at most one request is out at a time."""
 

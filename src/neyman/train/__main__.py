@@ -10,29 +10,18 @@ import contextlib
 import json
 import os
 import sys
-import threading
 import traceback
 from pathlib import Path
 
 from neyman._files.atomic import write_atomic
 from neyman._files.lock import FolderLock
+from neyman._jobs import end_with_parent
 from neyman.config import from_mapping
 from neyman.config._settings import read_toml
 from neyman.errors import NeymanError, RunFailedError
 from neyman.train._folder import RunFolder
 
 _LOCK_SECONDS = 20.0
-
-
-def _follow_parent() -> None:
-    """End this process when its standard input ends."""
-
-    def wait() -> None:
-        while os.read(0, 1):
-            pass
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True, name="neyman-parent").start()
 
 
 def _prepare(out: Path) -> None:
@@ -72,7 +61,7 @@ def _run(out: Path, strategy: str, seed: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """Do one piece of work; the last line of standard error says what went wrong."""
-    _follow_parent()
+    end_with_parent()
     work, out, *rest = arguments
     try:
         if work == "prepare":
