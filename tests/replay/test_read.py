@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'neyman[cli]'")
 import pyarrow.parquet as pq  # noqa: E402
 
+from neyman._files.tables import LONGEST_LINE  # noqa: E402
 from neyman.errors import ArgumentError, NeymanError  # noqa: E402
 from neyman.replay import read_logs  # noqa: E402
-from neyman.replay._rows import LONGEST_LINE  # noqa: E402
 
 SUFFIXES = ("parquet", "jsonl", "csv", "tsv")
 
@@ -339,7 +339,7 @@ def test_a_line_of_a_gigabyte_is_refused_and_not_loaded(tmp_path):
         file.write(b'{"id": 1, "success": 1}\n{"id": "')
         file.truncate(2**30)
     tracemalloc.start()
-    with pytest.raises(ArgumentError, match=r"line 2 is longer than 16 MiB"):
+    with pytest.raises(ArgumentError, match=r"line 2: longer than 16 MiB"):
         read_logs([path])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

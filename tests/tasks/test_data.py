@@ -57,38 +57,54 @@ def test_chat_prompts_and_numbers_are_read(tmp_path):
         (
             "d.jsonl",
             '{"prompt": "a", "answer": "1"}\n{"prompt": "b"}\n',
-            r"d\.jsonl:2: field 'answer' is missing; .*'prompt'",
+            r"d\.jsonl, line 2: field 'answer' is missing; .*'prompt'",
         ),
-        ("d.jsonl", '\n{"prompt": "a", "answer": null}', r"d\.jsonl:2: field 'answer' is empty"),
-        ("d.jsonl", '{"prompt": "a", "answer": ""}', r"d\.jsonl:1: field 'answer' is empty"),
+        ("d.jsonl", '\n{"prompt": "a", "answer": null}', r"d\.jsonl, line 2: field 'answer' is empty"),
+        ("d.jsonl", '{"prompt": "a", "answer": ""}', r"d\.jsonl, line 1: field 'answer' is empty"),
         (
             "d.jsonl",
             '{"prompt": "a", "answer": true}',
             r"field 'answer' must be text or a finite number, got True",
         ),
-        ("d.jsonl", '{"prompt": 3, "answer": "1"}', r"d\.jsonl:1: field 'prompt' must be text or a list"),
+        (
+            "d.jsonl",
+            '{"prompt": 3, "answer": "1"}',
+            r"d\.jsonl, line 1: field 'prompt' must be text or a list",
+        ),
         (
             "d.jsonl",
             '{"prompt": [{"content": "a"}], "answer": "1"}',
             r"field 'prompt' must be text or a list",
         ),
-        ("d.jsonl", '{"prompt": "a"', r"d\.jsonl:1: not a JSON object"),
-        ("d.jsonl", "[" * 100_000, r"d\.jsonl:1: not a JSON object"),
+        ("d.jsonl", '{"prompt": "a"', r"d\.jsonl, line 1 is not a JSON object.*must be one object"),
+        ("d.jsonl", "[" * 100_000, r"d\.jsonl, line 1 is not a JSON object"),
         (
             "d.jsonl",
             '\n{"prompt": "a", "answer": "1", "answer": "2"}',
-            r"d\.jsonl:2: the field 'answer' stands twice in one object; keep one",
+            r"d\.jsonl, line 2: the field 'answer' stands twice in one object; keep one",
         ),
-        ("d.json", "[1]", r"d\.json:1: each line must be a JSON object.*got list"),
+        (
+            "d.json",
+            "[1]",
+            r"d\.json, line 1 must be a JSON object, got '\[1\]'; every line must be one object",
+        ),
         ("d.jsonl", "", r"d\.jsonl: no rows"),
-        ("d.csv", "", r"d\.csv: the file is empty"),
+        ("d.csv", "", r"d\.csv has no header: its first line must name the columns"),
         ("d.csv", "prompt,answer\n", "no rows"),
-        ("d.csv", "prompt,prompt\na,b\n", "column names repeat"),
-        ("d.csv", "prompt,answer\na,1\nb,2,3\n", r"d\.csv:3: 3 values for the 2 columns"),
-        ("d.csv", 'prompt,answer\n"a,1\n', r"d\.csv:2: not valid CSV"),
-        ("d.csv", "question,answer\na,1\n", r"d\.csv:2: field 'prompt' is missing; .*'question', 'answer'"),
-        ("d.parquet", "not parquet", r"d\.parquet: not a parquet file"),
-        ("d.txt", "a", "unknown kind of file '.txt'"),
+        ("d.csv", "prompt,prompt\na,b\n", r"d\.csv, line 1 names the column 'prompt' twice; rename one"),
+        (
+            "d.csv",
+            "prompt,answer\na,1\nb,2,3\n",
+            r"d\.csv, line 3 has 3 values for 2 columns \(prompt, answer\); quote",
+        ),
+        ("d.csv", 'prompt,answer\n"a,1\n', r"d\.csv, line 2 is no CSV"),
+        (
+            "d.csv",
+            "question,answer\na,1\n",
+            r"d\.csv, line 2: field 'prompt' is missing; .*'question', 'answer'",
+        ),
+        ("d.parquet", "not parquet", r"d\.parquet is no parquet file, or is cut short"),
+        ("d.txt", "a", r"d\.txt is none of parquet, JSON lines and CSV by its name or its first bytes"),
         ("d.jsonl", '{"prompt": "a", "answer": "1"}\n' * 2, r"problems\[1\] repeats id"),
     ],
 )
@@ -103,7 +119,9 @@ def test_a_huge_line_is_refused_before_it_is_held(tmp_path):
         stream.write(b'{"prompt": "a", "answer": "1"}\n')
         # A sparse line of a terabyte: reading it whole could only end in MemoryError.
         stream.truncate(1 << 40)
-    with pytest.raises(ArgumentError, match=r"d\.jsonl:2: the line is longer than 1048576 bytes"):
+    with pytest.raises(
+        ArgumentError, match=r"d\.jsonl, line 2: longer than 1 MiB; .*or raise max_line_bytes"
+    ):
         load_problems(path)
     with pytest.raises(ArgumentError, match="longer than 10 bytes"):
         load_problems(path, max_line_bytes=10)
@@ -111,13 +129,15 @@ def test_a_huge_line_is_refused_before_it_is_held(tmp_path):
 
 def test_a_quote_that_never_closes_is_refused_before_it_is_held(tmp_path):
     path = write(tmp_path / "d.csv", 'prompt,answer\n"' + ("x" * 1000 + "\n") * 1100)
-    with pytest.raises(ArgumentError, match="a record is longer than 1048576 bytes; is a quote left open"):
+    with pytest.raises(
+        ArgumentError, match="a record is longer than 1 MiB; is a quote left open\\?; or raise max_line_bytes"
+    ):
         load_problems(path)
 
 
 def test_other_encodings_are_named_and_a_byte_order_mark_is_not_data(tmp_path):
     (tmp_path / "bad.csv").write_bytes("prompt,answer\né,1\n".encode("latin-1"))
-    with pytest.raises(ArgumentError, match=r"bad\.csv:2: not UTF-8"):
+    with pytest.raises(ArgumentError, match=r"bad\.csv, line 2 is not UTF-8.*; convert the file"):
         load_problems(tmp_path / "bad.csv")
     (tmp_path / "bom.csv").write_bytes("prompt,answer\na,1\n".encode("utf-8-sig"))
     assert load_problems(tmp_path / "bom.csv") == [problem("a", "1")]
@@ -125,7 +145,7 @@ def test_other_encodings_are_named_and_a_byte_order_mark_is_not_data(tmp_path):
 
 def test_quoted_line_breaks_are_part_of_the_value(tmp_path):
     path = write(tmp_path / "d.csv", 'prompt,answer\n"a\nb",1\nc\n')
-    with pytest.raises(ArgumentError, match=r"d\.csv:4: 1 values"):
+    with pytest.raises(ArgumentError, match=r"d\.csv, line 4 has 1 values"):
         load_problems(path)
     assert load_problems(write(tmp_path / "e.csv", 'prompt,answer\n"a\nb",1\n')) == [problem("a\nb", "1")]
 
@@ -135,7 +155,7 @@ def test_parquet_faults_name_row_and_fields(tmp_path):
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"prompt": ["a", "b"], "answer": ["1", None]}), tmp_path / "d.parquet")
-    with pytest.raises(ArgumentError, match=r"d\.parquet: row 2: field 'answer' is empty"):
+    with pytest.raises(ArgumentError, match=r"d\.parquet, row 2: field 'answer' is empty"):
         load_problems(tmp_path / "d.parquet")
     with pytest.raises(ArgumentError, match=r"row 1: field 'solution' is missing; .*'answer'"):
         load_problems(tmp_path / "d.parquet", answer="solution")
@@ -193,7 +213,7 @@ def test_a_parquet_file_that_is_damaged_behind_its_footer_is_refused_by_name(tmp
     pq.write_table(pa.table({"prompt": ["a", "b"], "answer": ["1", "2"]}), path)
     whole = path.read_bytes()
     path.write_bytes(b'"' + whole)  # every page is a byte further than the footer says
-    with pytest.raises(ArgumentError, match=r"d\.parquet: damaged after row 0"):
+    with pytest.raises(ArgumentError, match=r"d\.parquet is damaged after row 0"):
         load_problems(path)
 
 
@@ -203,14 +223,16 @@ def test_a_parquet_file_with_a_column_twice_is_refused(tmp_path):
 
     table = pa.Table.from_arrays([["a"], ["b"], ["1"]], names=["prompt", "prompt", "answer"])
     pq.write_table(table, tmp_path / "d.parquet")
-    with pytest.raises(ArgumentError, match=r"d\.parquet: column names repeat: .*rename one"):
+    with pytest.raises(ArgumentError, match=r"d\.parquet names the column 'prompt' twice; rename one"):
         load_problems(tmp_path / "d.parquet")
 
 
 @pytest.mark.parametrize("number", ["NaN", "1e999", "-Infinity"])
 def test_an_answer_that_is_no_finite_number_is_refused(tmp_path, number):
     path = write(tmp_path / "d.jsonl", f'{{"prompt": "a", "answer": {number}}}\n')
-    with pytest.raises(ArgumentError, match=r"d\.jsonl:1: field 'answer' must be text or a finite number"):
+    with pytest.raises(
+        ArgumentError, match=r"d\.jsonl, line 1: field 'answer' must be text or a finite number"
+    ):
         load_problems(path)
 
 
@@ -218,7 +240,7 @@ def test_a_field_of_csv_may_be_as_long_as_a_line_and_pythons_own_limit_stays(tmp
     before = csv.field_size_limit()
     path = write(tmp_path / "d.csv", f"prompt,answer\n{'x' * 200_000},1\n")
     assert len(load_problems(path)[0].prompt) == 200_000
-    with pytest.raises(ArgumentError, match="longer than 1000 bytes"):
+    with pytest.raises(ArgumentError, match="longer than 1,000 bytes"):
         load_problems(path, max_line_bytes=1000)
     with pytest.raises(ArgumentError, match="max_line_bytes"):
         load_problems(path, max_line_bytes=2**31)

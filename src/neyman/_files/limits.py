@@ -1,4 +1,4 @@
-"""Files of a run read within limits: what is larger than any run writes is refused before it is held."""
+"""Files read within limits: no more is held than any run writes, or than a caller allows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from neyman.errors import StateError
+from neyman.errors import NeymanError, StateError
 
 LONGEST_LINE = 64 * 2**20  # bytes; a step's line holds all its groups
 LARGEST_FILE = 64 * 2**20  # bytes; settings, a run's head, or the results of one run that are read at once
+
+
+def shown_size(size: int) -> str:
+    """Return a limit in words.
+
+    >>> shown_size(2**20), shown_size(1000)
+    ('1 MiB', '1,000 bytes')
+    """
+    return f"{size:,} bytes" if size % 2**20 else f"{size // 2**20} MiB"
 
 
 class TooLargeError(ValueError):
@@ -22,7 +31,7 @@ class TooLargeError(ValueError):
     """
 
     def __init__(self, size: int, limit: int) -> None:
-        super().__init__(f"it has {size:,} bytes, more than the limit of {limit // 2**20} MiB")
+        super().__init__(f"it has {size:,} bytes, more than the limit of {shown_size(limit)}")
 
 
 def read_bytes(path: Path, limit: int = LARGEST_FILE) -> bytes:
@@ -45,7 +54,13 @@ def read_bytes(path: Path, limit: int = LARGEST_FILE) -> bytes:
 
 
 def numbered_lines(
-    file: BinaryIO, path: Path, *, first: int = 1, way_out: str = "mend or delete the line"
+    file: BinaryIO,
+    path: Path,
+    *,
+    first: int = 1,
+    limit: int | None = None,
+    way_out: str = "mend or delete the line",
+    error: type[NeymanError] = StateError,
 ) -> Iterator[tuple[int, bytes]]:
     """Yield (number, line with its end) from where a file stands; no line that is too long is held.
 
@@ -53,16 +68,17 @@ def numbered_lines(
         file: open for reading.
         path: its name in errors.
         first: the number of the first line.
-        way_out: what the error advises.
+        limit: the most bytes of a line; None takes `LONGEST_LINE`.
+        way_out: the advice of the error.
+        error: raised for a line that is longer.
 
     Raises:
-        StateError: a line is longer than `LONGEST_LINE`; the message names the file, the line and the limit.
+        NeymanError: of the kind ``error``; the message names the file, the line and the limit.
     """
+    most = LONGEST_LINE if limit is None else limit
     number = first
-    while line := file.readline(LONGEST_LINE + 1):
-        if len(line) > LONGEST_LINE:
-            raise StateError(
-                f"{path}, line {number}: longer than {LONGEST_LINE // 2**20} MiB, which no step writes; {way_out}"
-            )
+    while line := file.readline(most + 1):
+        if len(line) > most:
+            raise error(f"{path}, line {number}: longer than {shown_size(most)}; {way_out}")
         yield number, line
         number += 1

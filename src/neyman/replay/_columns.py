@@ -1,9 +1,8 @@
-"""Which column of a log means what: the roles, the names that are known for them, and what a user may say."""
+"""The roles of a log's columns, their usual names, and how a user names others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from neyman.errors import ArgumentError
 
@@ -32,25 +31,6 @@ KNOWN: dict[str, tuple[str, ...]] = {
 ROLES = tuple(KNOWN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """What the columns of a log mean.
-
-    Args:
-        format: the name of the format.
-        roles: role -> column.
-        repeats: columns that, being equal row for row, show that a generation was logged again at the next
-            step; empty where that does not happen.
-    """
-
-    format: str
-    roles: Mapping[str, str]
-    repeats: tuple[str, ...] = field(default=())
-
-    def __contains__(self, role: str) -> bool:
-        return role in self.roles
-
-
 def known_roles(columns: Sequence[str]) -> dict[str, str]:
     """Return the roles whose usual names are among the columns."""
     by_name = {name.lower(): name for name in reversed(columns)}
@@ -71,14 +51,14 @@ def parse_columns(words: Sequence[str]) -> dict[str, str]:
     >>> parse_columns(["reward=accuracy_reward"])
     {'reward': 'accuracy_reward'}
     """
-    said: dict[str, str] = {}
+    named: dict[str, str] = {}
     for word in words:
         role, equals, column = word.partition("=")
         if not equals or not column or role not in ROLES:
             raise ArgumentError(
                 f"--columns takes ROLE=COLUMN with a role of {', '.join(ROLES)}; got {word!r}"
             )
-        if role in said:
-            raise ArgumentError(f"--columns names the role {role!r} twice: {said[role]!r} and {column!r}")
-        said[role] = column
-    return said
+        if role in named:
+            raise ArgumentError(f"--columns names the role {role!r} twice: {named[role]!r} and {column!r}")
+        named[role] = column
+    return named

@@ -11,17 +11,14 @@ from typing import final
 import numpy as np
 
 from neyman._checks import real
+from neyman._files.tables import Row, Table, files_of, open_table
 from neyman.errors import ArgumentError
-from neyman.replay import _counts, _plain, _trl, _verl
 from neyman.replay._build import Timing, TraceBuilder
-from neyman.replay._columns import KNOWN, Layout, parse_columns
+from neyman.replay._columns import parse_columns
+from neyman.replay._formats import Layout, layout_of
 from neyman.replay._found import FileFound, Found, shares
-from neyman.replay._rows import Chunk, Table, expand, open_table
 from neyman.replay._trace import Trace
 from neyman.replay._values import MOST, key_of, number, outcome, text_of, whole, words_of
-
-# The first that matches is meant: each asks for more than those behind it.
-_FORMATS = (_trl.match, _verl.match, _counts.match, _plain.match)
 
 
 def read_logs(
@@ -55,38 +52,18 @@ def read_logs(
 
     Cost: O(rows log rows).
     """
-    said = parse_columns(columns)
+    named = parse_columns(columns)
     if success_threshold is not None:
         real("success_threshold", success_threshold)
     reader = _Reader(success_threshold, keep_texts=keep_texts)
     files = []
-    for path in expand(paths):
+    for path in files_of(paths):
         table = open_table(path)
-        layout = _layout(table, said)
+        layout = layout_of(table, named)
         rows = reader.read(table, layout)
         files.append(FileFound(path=str(path), format=layout.format, columns=dict(layout.roles), rows=rows))
     trace = reader.builder.build(", ".join(file.path for file in files))
     return trace, _found(trace, files, reader), reader.builder.texts
-
-
-def _layout(table: Table, said: dict[str, str]) -> Layout:
-    absent = [column for column in said.values() if column not in table.columns]
-    if absent:
-        raise ArgumentError(
-            f"{table.path} has no column {absent[0]!r}, which --columns names; it has {', '.join(table.columns)}"
-        )
-    for match in _FORMATS:
-        layout = match(table, said)
-        if layout is not None:
-            return layout
-    usual = "; ".join(
-        f"{role}: {', '.join(KNOWN[role])}" for role in ("prompt", "id", "reward", "successes", "trials")
-    )
-    raise ArgumentError(
-        f"{table.path} has the columns {', '.join(table.columns)[:300]}, in which a prompt (or id) and a reward (or "
-        f"success, or successes and trials) were not found. Name them, as in --columns prompt=NAME reward=NAME. "
-        f"Known names are {usual}"
-    )
 
 
 @final
@@ -106,105 +83,96 @@ class _Reader:
         self.builder.timing(Timing(kind, layout.roles.get(kind, ""), str(table.path)))
         if layout.repeats and self._is_repeated(table, layout):
             return 0
-        names = tuple(dict.fromkeys(layout.roles.values()))
         rows = 0
-        for chunk in table.chunks(names):
-            rows += len(chunk.numbers)
-            if "trials" in layout:
-                self._counts(chunk, layout)
-            else:
-                self._rollouts(chunk, layout)
+        take = self._counts if "trials" in layout else self._rollout
+        for row in table.rows(tuple(dict.fromkeys(layout.roles.values()))):
+            rows += 1
+            take(row, layout)
         return rows
 
     def _is_repeated(self, table: Table, layout: Layout) -> bool:
-        """Tell whether a file logs the same generation as the file before it."""
+        """Return whether a file logs the same generation as the file before it."""
         digest, rows = blake2b(digest_size=16), 0
-        for chunk in table.chunks(layout.repeats):
-            rows += len(chunk.numbers)
-            for values in zip(*chunk.columns.values(), strict=True):
-                digest.update("\x1f".join(map(text_of, values)).encode("utf-8", "surrogatepass"))
+        for row in table.rows(layout.repeats):
+            rows += 1
+            values = (text_of(row.values.get(name)) for name in layout.repeats)
+            digest.update("\x1f".join(values).encode("utf-8", "surrogatepass"))
         before, self._last = self._last, digest.digest()
         self.repeated += rows * (before == self._last)
         return before == self._last
 
-    def _key(self, chunk: Chunk, layout: Layout, row: int) -> int:
-        role = "id" if "id" in layout else "prompt"
-        column = layout.roles[role]
-        value = chunk.columns[column][row]
+    def _key(self, row: Row, layout: Layout) -> int:
+        column = layout.roles["id" if "id" in layout else "prompt"]
         text = None
         if self.builder.texts is not None and "prompt" in layout:
-            text = words_of(chunk.columns[layout.roles["prompt"]][row])
-        return self.builder.prompt(key_of(value, chunk.where(row, column)), text)
+            text = words_of(row.values.get(layout.roles["prompt"]))
+        return self.builder.prompt(key_of(row.values.get(column), row.where(column)), text)
 
-    def _time(self, chunk: Chunk, layout: Layout, row: int) -> float:
+    def _time(self, row: Row, layout: Layout) -> float:
         column = layout.roles.get("step") or layout.roles.get("visit")
         if column is None:
             return 0.0
-        step = number(chunk.columns[column][row], chunk.where(row, column))
+        step = number(row.values.get(column), row.where(column))
         if math.isnan(step):
             raise ArgumentError(
-                f"{chunk.where(row, column)}: a step is missing; fill it in, or drop the column to replay all visits "
+                f"{row.where(column)}: a step is missing; fill it in, or drop the column to replay all visits "
                 "of a prompt as one"
             )
         if abs(step) > MOST:
-            raise ArgumentError(f"{chunk.where(row, column)}: a step must be within +-{MOST:,}, got {step:g}")
+            raise ArgumentError(f"{row.where(column)}: a step must be within +-{MOST:,}, got {step:g}")
         return step
 
-    def _tokens(self, chunk: Chunk, layout: Layout, row: int, role: str = "tokens") -> float:
+    def _tokens(self, row: Row, layout: Layout, role: str = "tokens") -> float:
         column = layout.roles.get(role)
         if column is None:
             return math.nan
-        tokens = number(chunk.columns[column][row], chunk.where(row, column))
+        tokens = number(row.values.get(column), row.where(column))
         if tokens < 0 or tokens > MOST:
-            raise ArgumentError(
-                f"{chunk.where(row, column)}: tokens must be >= 0 and <= {MOST:,}, got {tokens:g}"
-            )
+            raise ArgumentError(f"{row.where(column)}: tokens must be >= 0 and <= {MOST:,}, got {tokens:g}")
         return tokens
 
-    def _rollouts(self, chunk: Chunk, layout: Layout) -> None:
+    def _rollout(self, row: Row, layout: Layout) -> None:
         role = "success" if "success" in layout else "reward"
         self.by_success |= role == "success"
         column = layout.roles[role]
-        for row, value in enumerate(chunk.columns[column]):
-            where = chunk.where(row, column)
-            reward = number(value, where)
-            if math.isnan(reward):
-                self.missing += 1
-                continue
-            success = outcome(reward, self.threshold, where)
-            tokens = self._tokens(chunk, layout, row)
-            self.builder.add(
-                self._key(chunk, layout, row),
-                self._time(chunk, layout, row),
-                success,
-                1,
-                **{"success_tokens" if success else "failure_tokens": tokens},
-            )
+        where = row.where(column)
+        reward = number(row.values.get(column), where)
+        if math.isnan(reward):
+            self.missing += 1
+            return
+        success = outcome(reward, self.threshold, where)
+        tokens = self._tokens(row, layout)
+        self.builder.add(
+            self._key(row, layout),
+            self._time(row, layout),
+            success,
+            1,
+            **{"success_tokens" if success else "failure_tokens": tokens},
+        )
 
-    def _counts(self, chunk: Chunk, layout: Layout) -> None:
+    def _counts(self, row: Row, layout: Layout) -> None:
         self.by_counts, self.builder.has_rollouts = True, False
         wins, tries = layout.roles["successes"], layout.roles["trials"]
-        for row in range(len(chunk.numbers)):
-            trials = whole(chunk.columns[tries][row], chunk.where(row, tries))
-            successes = whole(chunk.columns[wins][row], chunk.where(row, wins))
-            if successes > trials:
-                raise ArgumentError(
-                    f"{chunk.where(row, wins)}: successes must be <= trials, got {successes} of {trials}"
-                )
-            if not trials:
-                self.missing += 1
-                continue
-            mean = self._tokens(chunk, layout, row)
-            own = [self._tokens(chunk, layout, row, role) for role in ("failure_tokens", "success_tokens")]
-            failure, success = (mean if math.isnan(one) else one for one in own)
-            self.builder.add(
-                self._key(chunk, layout, row),
-                self._time(chunk, layout, row),
-                successes,
-                trials,
-                failure_tokens=failure,
-                success_tokens=success,
+        trials = whole(row.values.get(tries), row.where(tries))
+        successes = whole(row.values.get(wins), row.where(wins))
+        if successes > trials:
+            raise ArgumentError(
+                f"{row.where(wins)}: successes must be <= trials, got {successes} of {trials}"
             )
+        if not trials:
+            self.missing += 1
+            return
+        mean = self._tokens(row, layout)
+        own = [self._tokens(row, layout, role) for role in ("failure_tokens", "success_tokens")]
+        failure, success = (mean if math.isnan(one) else one for one in own)
+        self.builder.add(
+            self._key(row, layout),
+            self._time(row, layout),
+            successes,
+            trials,
+            failure_tokens=failure,
+            success_tokens=success,
+        )
 
 
 def _found(trace: Trace, files: list[FileFound], reader: _Reader) -> Found:

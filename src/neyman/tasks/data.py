@@ -1,186 +1,38 @@
 """The user's own prompts and answers: JSONL, CSV, TSV, parquet, or a folder saved by ``datasets``.
 
-Every refusal names the file, the line (or row) and the field. Lines are read with a cap, so a damaged file
-cannot fill the memory.
+Every refusal names the file, the line (or row) and the field.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from neyman import _checks
-from neyman._files.json import RepeatedFieldError, loads
-from neyman._files.records import RecordBound
-from neyman.errors import ArgumentError, missing_extra
+from neyman._files.tables import Row, Table, open_table
+from neyman.errors import ArgumentError
 from neyman.tasks._task import Duplicates, Problem, Prompt, Task, problem, resolve_duplicates
 
 MAX_LINE_BYTES = 1 << 20
 _LONGEST = 2**31 - 1  # the csv module takes no larger limit everywhere
-_SUFFIXES = ".jsonl, .ndjson, .json (one object a line), .csv, .tsv, .parquet"
 
 
-def _lines(path: Path, limit: int) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text); no line longer than ``limit`` bytes is ever held."""
-    with path.open("rb") as stream:
-        number = 0
-        while line := stream.readline(limit + 1):
-            number += 1
-            if len(line) > limit:
-                raise ArgumentError(
-                    f"{path}:{number}: the line is longer than {limit} bytes; is this file one object a line? "
-                    "If so, raise max_line_bytes"
-                )
-            try:
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise ArgumentError(f"{path}:{number}: not UTF-8 text ({error}); convert the file") from error
-
-
-def _jsonl(path: Path, limit: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for number, line in _lines(path, limit):
-        if not line.strip():
-            continue
-        try:
-            row = loads(line)
-        except RepeatedFieldError as error:
-            raise ArgumentError(f"{path}:{number}: {error}") from error
-        except ValueError as error:
-            raise ArgumentError(f"{path}:{number}: not a JSON object: {error}") from error
-        if not isinstance(row, dict):
-            raise ArgumentError(
-                f"{path}:{number}: each line must be a JSON object with a prompt and an answer, "
-                f"got {type(row).__name__}"
-            )
-        yield f"{path}:{number}", row
-
-
-def _next(reader: Iterator[list[str]], limit: int) -> list[str] | None:
-    """Return the next record, of which a field may be as long as a line; the csv module's own limit is global."""
-    before = csv.field_size_limit(limit)
-    try:
-        return next(reader, None)
-    finally:
-        csv.field_size_limit(before)
-
-
-def _csv(path: Path, limit: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    bound = RecordBound(
-        limit,
-        lambda number: ArgumentError(
-            f"{path}:{number}: a record is longer than {limit} bytes; is a quote left open? Else raise max_line_bytes"
-        ),
-    )
-    reader = csv.reader(
-        bound.lines(_lines(path, limit)),
-        delimiter="\t" if path.suffix.lower() == ".tsv" else ",",
-        strict=True,
-    )
-    try:
-        header = _next(reader, limit)
-        if header is None:
-            raise ArgumentError(f"{path}: the file is empty; its first line must name the columns")
-        if len(set(header)) != len(header):
-            raise ArgumentError(f"{path}:1: column names repeat: {header}; rename one")
-        bound.close()
-        while (values := _next(reader, limit)) is not None:
-            bound.close()
-            if not values:
-                continue
-            where = f"{path}:{reader.line_num}"
-            if len(values) != len(header):
-                raise ArgumentError(
-                    f"{where}: {len(values)} values for the {len(header)} columns {header}; "
-                    "quote values that hold the delimiter"
-                )
-            yield where, dict(zip(header, values, strict=True))
-    except csv.Error as error:
-        raise ArgumentError(f"{path}:{reader.line_num}: not valid CSV: {error}") from error
-
-
-def _parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-        import pyarrow.parquet as pq  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise missing_extra("pyarrow", "train", "reading parquet") from error
-    try:
-        with pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-        there = set(names)
-        if len(there) != len(names):
-            raise ArgumentError(f"{path}: column names repeat: {names}; rename one")
-        file = pq.ParquetFile(path)
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise ArgumentError(f"{path}: not a parquet file, or cut short: {error}") from error
-    with file:
-        number = 0
-        try:
-            for batch in file.iter_batches(batch_size=1024, columns=[n for n in columns if n in there]):
-                rows = batch.to_pylist()
-                for row in rows:
-                    number += 1
-                    # What was not read is named all the same, for the message about a missing field.
-                    yield (
-                        f"{path}: row {number}",
-                        row if set(columns) <= there else dict.fromkeys(there) | row,
-                    )
-        except (pa.ArrowException, OSError, UnicodeError, OverflowError) as error:
-            raise ArgumentError(f"{path}: damaged after row {number}: {error}") from error
-
-
-def _saved(path: Path, split: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    try:
-        from datasets import DatasetDict, load_from_disk  # noqa: PLC0415 - an extra, slow to import
-    except ImportError as error:
-        raise missing_extra("datasets", "train", "reading a datasets folder") from error
-    try:
-        data = load_from_disk(str(path))
-    except FileNotFoundError as error:
-        raise ArgumentError(
-            f"{path}: a folder that datasets' save_to_disk did not write; give it, or a file: {_SUFFIXES}"
-        ) from error
-    if isinstance(data, DatasetDict):
-        if split not in data:
-            raise ArgumentError(f"{path}: split must be one of {', '.join(map(repr, data))}, got {split!r}")
-        data = data[split]
-    for number, row in enumerate(data, start=1):
-        yield f"{path}: row {number}", row
-
-
-def _rows(
-    path: Path, columns: Sequence[str], split: str | None, limit: int
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    suffix = path.suffix.lower()
-    if not path.exists():
-        raise ArgumentError(f"path must be a file or a datasets folder, but {path} does not exist")
-    if path.is_dir():
-        return _saved(path, split)
-    if suffix in {".jsonl", ".ndjson", ".json"}:
-        return _jsonl(path, limit)
-    if suffix in {".csv", ".tsv"}:
-        return _csv(path, limit)
-    if suffix == ".parquet":
-        return _parquet(path, columns)
-    raise ArgumentError(
-        f"{path}: unknown kind of file {suffix!r}; expected {_SUFFIXES}, or a datasets folder"
-    )
-
-
-def _field(where: str, row: Mapping[str, Any], name: str) -> Any:
-    if name not in row:
-        there = ", ".join(repr(key) for key in list(row)[:12])
-        raise ArgumentError(f"{where}: field {name!r} is missing; the fields there are {there}")
-    if row[name] is None or row[name] == "":
-        raise ArgumentError(f"{where}: field {name!r} is empty; fill it in or remove the row")
-    return row[name]
+def _field(table: Table, row: Row, name: str) -> Any:
+    if name not in row.values:
+        # Lines have fields of their own; of parquet no more was read than was asked for.
+        names = row.values if row.unit == "line" else table.columns
+        there = ", ".join(repr(key) for key in list(names)[:12])
+        raise ArgumentError(f"{row.where()}: field {name!r} is missing; the fields there are {there}")
+    value = row.values[name]
+    if value is None or value == "":
+        raise ArgumentError(f"{row.where()}: field {name!r} is empty; fill it in or remove the row")
+    return value
 
 
 def _prompt(where: str, name: str, value: Any) -> Prompt:
@@ -237,13 +89,16 @@ def load_problems(
     """
     limit = _checks.integer("max_line_bytes", max_line_bytes, low=1, high=_LONGEST)
     location = Path(path)
-    kept = tuple(metadata)
+    if not location.exists():
+        raise ArgumentError(f"path must be a file or a datasets folder, but {location} does not exist")
+    table = open_table(location, limit=limit, option="max_line_bytes", split=split)
     problems: list[Problem] = []
-    for where, row in _rows(location, (prompt, answer, *kept), split, limit):
+    for row in table.rows((prompt, answer, *metadata)):
+        where = row.where()
         item = problem(
-            _prompt(where, prompt, _field(where, row, prompt)),
-            _answer(where, answer, _field(where, row, answer)),
-            {name: _field(where, row, name) for name in kept},
+            _prompt(where, prompt, _field(table, row, prompt)),
+            _answer(where, answer, _field(table, row, answer)),
+            {name: _field(table, row, name) for name in metadata},
         )
         problems.append(item)
     if not problems:
