@@ -7,7 +7,10 @@ then end on with a RecursionError.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+
+from neyman._files.limits import LARGEST_FILE, read_bytes
 
 DEEPEST = 100  # levels of lists and objects; what neyman writes has ten at most
 
@@ -77,4 +80,21 @@ def loads(text: str | bytes) -> Any:
     # Fewer brackets than levels cannot be nested so deeply; those within strings only cost a look.
     if text.count("[") + text.count("{") > DEEPEST and isinstance(value, list | dict) and _is_deep(value):
         raise ValueError(_TOO_DEEP)
+    return value
+
+
+def read_object(path: Path, limit: int = LARGEST_FILE) -> dict[str, Any]:
+    """Return the object that a file holds.
+
+    Args:
+        path: the file.
+        limit: the most bytes that are held.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is larger, no JSON, or holds something else than an object.
+    """
+    value = loads(read_bytes(path, limit))
+    if not isinstance(value, dict):
+        raise ValueError(f"it must hold one JSON object, got {value!r:.80}")  # noqa: TRY004 - as all else that is wrong
     return value

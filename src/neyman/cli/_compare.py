@@ -17,8 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from neyman._files.atomic import write_atomic
-from neyman._files.json import loads
-from neyman._files.limits import read_bytes
+from neyman._files.json import read_object
 from neyman.errors import ArgumentError
 from neyman.presets import PRESETS, unknown_name
 
@@ -209,17 +208,12 @@ def _settle(command: CompareCommand, *, resume: bool) -> None:
 
 def _read_settings(path: Path) -> dict[str, Any]:
     try:
-        saved = loads(read_bytes(path))
-        wrong = "" if isinstance(saved, dict) else f"it must hold one JSON object, got {saved!r:.80}"
+        return read_object(path)
     except (OSError, ValueError) as error:
-        wrong = str(error)
-    if wrong:
         raise ArgumentError(
-            f"{path} is damaged: {wrong}; delete it and give --resume again: the runs are kept, and checked against "
+            f"{path} is damaged: {error}; delete it and give --resume again: the runs are kept, and checked against "
             "the settings that you give"
-        )
-    settings: dict[str, Any] = saved
-    return settings
+        ) from error
 
 
 def _may_begin(out: Path, *, resume: bool) -> bool:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from neyman._files.json import loads
-from neyman._files.limits import read_bytes
+from neyman._files.json import read_object
 from neyman.errors import StateError
 from neyman.lab.experiment import CURVE, METRICS
 
@@ -26,20 +25,17 @@ def read_run(path: Path) -> dict[str, Any]:
             what is wrong and the way out.
     """
     try:
-        saved = loads(read_bytes(path))
+        saved = read_object(path)
         wrong = _wrong(saved)
     except (OSError, ValueError) as error:
         wrong = str(error)
     if wrong:
         raise StateError(f"{path} is damaged: {wrong}; delete it and resume, and this run is done again")
-    found: dict[str, Any] = saved
-    return found
+    return saved
 
 
-def _wrong(saved: Any) -> str:
-    """Say what is wrong with a run, empty where nothing is."""
-    if not isinstance(saved, dict):
-        return f"it must hold one run, got {saved!r:.80}"
+def _wrong(saved: dict[str, Any]) -> str:
+    """Return the first fault of a run, empty where there is none."""
     if not isinstance(saved.get("experiment"), dict):
         return f"'experiment' must hold the settings of the run, got {saved.get('experiment')!r:.80}"
     if type(saved.get("seed")) is not int:

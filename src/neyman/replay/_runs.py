@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from neyman import __version__
 from neyman._checks import integer
 from neyman._files.atomic import write_atomic
-from neyman._files.json import loads
-from neyman._files.limits import read_bytes
+from neyman._files.json import read_object
 from neyman._jobs import Processes, side_by_side
 from neyman.replay._host import replay_strategy, strategy_for
 from neyman.replay._settings import Settings
@@ -133,13 +132,15 @@ def _place(out: Path, name: str, seed: int) -> Path:
 def _kept(path: Path, key: str) -> dict[str, Any] | None:
     """Return the figures of a finished run as they were written; None where it is to be done (again)."""
     try:
-        record = loads(read_bytes(path))
+        record = read_object(path)
     except (OSError, ValueError):
         return None
-    if not isinstance(record, dict) or record.get("key") != key:
-        return None
     figures = record.get("figures")
-    whole = isinstance(figures, dict) and record.get("checksum") == _checksum(figures)
+    whole = (
+        record.get("key") == key
+        and isinstance(figures, dict)
+        and record.get("checksum") == _checksum(figures)
+    )
     return figures if whole else None
 
 

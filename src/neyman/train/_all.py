@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from neyman._files.json import loads
-from neyman._files.limits import read_bytes
+from neyman._files.json import read_object
 from neyman._jobs import Command, Processes, cores, how_it_ended, side_by_side
 from neyman.config import Config
 from neyman.errors import RunFailedError
@@ -108,10 +107,10 @@ def _prepare(processes: Processes, out: Path, watch: Watch) -> None:
 
 def _report_preparation(state: Path, watch: Watch) -> None:
     try:
-        progress = loads(read_bytes(state, _LARGEST_PROGRESS))
+        progress = read_object(state, _LARGEST_PROGRESS)
     except (OSError, ValueError):  # not there yet, or damaged
         return
-    if isinstance(progress, dict) and all(type(progress.get(name)) is int for name in ("done", "steps")):
+    if all(type(progress.get(name)) is int for name in ("done", "steps")):
         watch.preparing(progress["done"], progress["steps"])
 
 

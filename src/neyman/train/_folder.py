@@ -8,9 +8,10 @@ import math
 import os
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, BinaryIO, final
 
 from neyman._files import checkpoints
 from neyman._files.atomic import atomic, write_atomic
@@ -55,27 +56,35 @@ def plain(value: Any) -> Any:
     return value
 
 
-def parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    """Return one whole line of a run's metrics.
+def whole_lines(file: BinaryIO, path: Path, *, first: int = 1) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield (number, bytes, event) of the lines of a run's metrics, up to one that is not written to its end.
+
+    Args:
+        file: the metrics, from where it stands.
+        path: their name in errors.
+        first: the number of the first line.
 
     Raises:
-        StateError: it is damaged; the message names the file, the line and the way out.
+        StateError: a line is damaged; the message names the file, the line and the remedy.
     """
-    try:
-        event: dict[str, Any] = loads(line)
-        known = event["event"] in {"step", "eval"} and _is_known(event)
-    except (ValueError, TypeError, KeyError) as error:
-        raise damaged_line(path, number, f"{type(error).__name__}: {error}") from error
-    if not known:
-        raise damaged_line(path, number, f"{line!r:.80}")
-    return event
+    for number, line in numbered_lines(file, path, first=first, way_out=_remedy(path)):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            event = loads(line)
+            known = event["event"] in {"step", "eval"} and _is_known(event)
+        except (ValueError, TypeError, KeyError) as error:
+            raise damaged_line(path, number, f"{type(error).__name__}: {error}") from error
+        if not known:
+            raise damaged_line(path, number, f"{line!r:.80}")
+        yield number, len(line), event
 
 
 def _is_known(event: dict[str, Any]) -> bool:
-    """Whether what a run goes on from has the types that it was written with; True is no number of steps."""
+    """Whether the fields that a run resumes from have the types that they were written with."""
     seconds = event.get("seconds", 0.0)
     return (
-        type(event["step"]) is int
+        type(event["step"]) is int  # True is no number of steps
         and event["step"] >= 0
         and type(seconds) in {int, float}
         and 0 <= seconds <= sys.float_info.max  # nor is it NaN
@@ -83,12 +92,11 @@ def _is_known(event: dict[str, Any]) -> bool:
 
 
 def damaged_line(path: Path, number: int, why: str) -> StateError:
-    """Return the error for a line of a run's metrics, with the way out."""
-    return StateError(f"{path}, line {number} is damaged ({why}): {way_out(path)}")
+    """Return the error for a line of a run's metrics, with the remedy."""
+    return StateError(f"{path}, line {number} is damaged ({why}): {_remedy(path)}")
 
 
-def way_out(path: Path) -> str:
-    """Return what to do about a run's metrics that cannot be gone on from."""
+def _remedy(path: Path) -> str:
     return f"put back a copy of the file, or remove {path.parent} to train this run anew"
 
 
@@ -205,13 +213,10 @@ class RunFolder:
         if not self.metrics.exists():
             return kept, last
         with self.metrics.open("rb") as file:
-            for number, line in numbered_lines(file, self.metrics, way_out=way_out(self.metrics)):
-                if not line.endswith(b"\n"):
-                    break
-                event = parse_line(self.metrics, number, line)
+            for _, size, event in whole_lines(file, self.metrics):
                 if event["step"] > step:
                     break
-                kept += len(line)
+                kept += size
                 if event["event"] == "step":
                     last = event
         return kept, last

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, BinaryIO, final
 
-from neyman._files.limits import numbered_lines
-from neyman.train._folder import RunFolder, damaged_line, parse_line, way_out
+from neyman.train._folder import RunFolder, damaged_line, whole_lines
 
 
 @final
@@ -55,11 +54,8 @@ class Tail:
         """Take in the whole lines from where the last reading ended; return whether there were any."""
         path, came = self.folder.metrics, False
         file.seek(self._offset)
-        for number, line in numbered_lines(file, path, first=self._lines + 1, way_out=way_out(path)):
-            if not line.endswith(b"\n"):
-                break
-            self._offset, self._lines, came = self._offset + len(line), number, True
-            event = parse_line(path, number, line)
+        for number, size, event in whole_lines(file, path, first=self._lines + 1):
+            self._offset, self._lines, came = self._offset + size, number, True
             try:
                 self._take(event)
             except (KeyError, TypeError, AttributeError) as error:
