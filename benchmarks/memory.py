@@ -14,7 +14,7 @@ import resource
 import tempfile
 from pathlib import Path
 
-from neyman.config._settings import read_toml
+from neyman.config import read_toml
 from neyman.errors import NeymanError
 from neyman.lab._saved import read_run
 from neyman.replay import read_logs

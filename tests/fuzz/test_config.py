@@ -14,8 +14,7 @@ pytest.importorskip("pydantic", reason="pydantic is not installed: pip install '
 
 from fuzz.mutations import changed, edited, values
 from fuzz.tally import count
-from neyman.config import Config, from_mapping, to_toml
-from neyman.config._settings import read_toml
+from neyman.config import Config, from_mapping, read_toml, to_toml
 from neyman.errors import ArgumentError, NeymanError
 from neyman.presets import PRESETS, parse_options
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from neyman._files.atomic import write_atomic
 from neyman._files.json import read_object
+from neyman._jobs import cores, interruptible
+from neyman.cli._terminal import Bar, check_jobs, check_out, new_console, split_names, table_console
 from neyman.errors import ArgumentError
 from neyman.presets import PRESETS, unknown_name
 
@@ -83,7 +82,7 @@ CORE = ("uniform", "vip", "sara", "dynamo", "dynamic-sampling", "mopps", "neyman
 def compare_command(words: list[str]) -> int:
     """Run the command and return its status: 1 when a run failed."""
     command = tyro.cli(CompareCommand, args=words, prog="neyman compare")
-    console = Console(highlight=False, soft_wrap=True)
+    console = new_console()
     cells = cells_of(command)
     _settle(command, resume=command.resume)
     from neyman.lab.grid import load_grid, run_grid  # noqa: PLC0415 - torch is slow to import
@@ -91,8 +90,8 @@ def compare_command(words: list[str]) -> int:
 
     again = shlex.join(["neyman", "compare", *words])
     try:
-        with _Bar(console) as bar:
-            failed = run_grid(cells, command.out / "runs", jobs=command.jobs or _cores(), watch=bar)
+        with interruptible(), Bar(console, lines=True) as bar:
+            failed = run_grid(cells, command.out / "runs", jobs=command.jobs or cores(), watch=bar)
     except KeyboardInterrupt:
         again = again if command.resume else f"{again} --resume"
         console.print(f"\nInterrupted; what is finished is kept. Go on with:\n  {again}", markup=False)
@@ -108,7 +107,7 @@ def compare_command(words: list[str]) -> int:
         notes=notes,
         command=again,
     )
-    wide = console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=160)
+    wide = table_console(console)
     for regime, figures in summary["regimes"].items():
         wide.print(_table(regime, figures))
         for line in _at_the_edge(figures):
@@ -140,8 +139,7 @@ def cells_of(command: CompareCommand) -> list[Cell]:
         raise ArgumentError(
             f"--seeds must be >= 1 and --first-seed >= 0, got {command.seeds} and {command.first_seed}"
         )
-    if command.jobs is not None and command.jobs < 1:
-        raise ArgumentError(f"--jobs must be >= 1, got {command.jobs}")
+    check_jobs(command.jobs)
     sizes = _list("group-sizes", command.group_sizes, int)
     if command.rows % sizes[0]:
         raise ArgumentError(
@@ -172,7 +170,7 @@ def cells_of(command: CompareCommand) -> list[Cell]:
 
 def _list(flag: str, text: str, kind: Callable[[str], Value]) -> list[Value]:
     try:
-        return [kind(word.strip()) for word in text.split(",") if word.strip()]
+        return [kind(word) for word in split_names(text)]
     except ValueError as error:
         raise ArgumentError(f"--{flag} must be separated by commas, got {text!r}: {error}") from error
 
@@ -181,8 +179,7 @@ def _settle(command: CompareCommand, *, resume: bool) -> None:
     """Make the directory with the settings in it, or check that it holds the same comparison."""
     settings = {k: v for k, v in asdict(command).items() if k not in ("out", "jobs", "resume")}
     path = command.out / SETTINGS_FILE
-    if command.out.exists() and not command.out.is_dir():
-        raise ArgumentError(f"--out must be a directory, but {command.out} is a file")
+    check_out(command.out)
     if not path.exists():
         if command.out.exists() and not _may_begin(command.out, resume=resume):
             raise ArgumentError(
@@ -224,40 +221,6 @@ def _may_begin(out: Path, *, resume: bool) -> bool:
 
 _WRITTEN = {"runs", "summary.json", "report.html"}
 _GROWING = ("regimes", "strategies", "seeds", "first_seed", "rates", "group_sizes", "reference")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@final
-class _Bar:
-    """Progress: a bar on a terminal, a line now and then elsewhere."""
-
-    def __init__(self, console: Console) -> None:
-        self._console, self._said = console, -1
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._progress = Progress(*columns, console=console) if console.is_terminal else None
-        self._task: Any = None
-
-    def __enter__(self) -> _Bar:
-        if self._progress is not None:
-            self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def update(self, done: int, total: int, doing: str) -> None:
-        """Show where the grid stands."""
-        if self._progress is not None:
-            if self._task is None:
-                self._task = self._progress.add_task("", total=total)
-            self._progress.update(self._task, completed=done, description=doing)
-        elif done == total or done * 20 // max(total, 1) != self._said:
-            self._said = done * 20 // max(total, 1)
-            self._console.print(f"{done} of {total} runs {doing}", markup=False)
 
 
 def _table(regime: str, figures: dict[str, Any]) -> Table:

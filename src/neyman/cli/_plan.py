@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from neyman._files.atomic import write_atomic
+from neyman.cli._terminal import new_console, table_console
 from neyman.errors import ArgumentError
 
 _SIZES = (4, 8, 16, 32)
@@ -53,7 +53,7 @@ def plan_command(words: list[str]) -> int:
         )
     from neyman.replay import BetaDifficulty, CountDifficulty, Difficulty, plan, read_logs  # noqa: PLC0415 - after --help
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = new_console()
     difficulty: Difficulty
     sizes = command.group_size
     if command.beta is not None:
@@ -70,8 +70,7 @@ def plan_command(words: list[str]) -> int:
         for line in found.sentences():
             console.print(line, markup=False)
     plans = [plan(difficulty, k, budget=command.budget, threshold=command.threshold).as_dict() for k in sizes]
-    wide = console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=140)
-    wide.print(_table(plans))
+    table_console(console).print(_table(plans))
     for one in plans:
         console.print(
             f"groups of {one['group_size']}: the yield condition of early verdicts "

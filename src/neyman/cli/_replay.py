@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from neyman._jobs import interruptible
+from neyman._jobs import cores, interruptible
+from neyman.cli._terminal import Bar, check_jobs, check_out, new_console, split_names, table_console
 from neyman.errors import ArgumentError
 from neyman.presets import PRESETS, known_strategy
 
@@ -59,14 +58,12 @@ class ReplayCommand:
 def replay_command(words: list[str]) -> int:
     """Run the command and return its status."""
     command = tyro.cli(ReplayCommand, args=words, prog="neyman replay")
-    console = Console(highlight=False, soft_wrap=True)
+    console = new_console()
     names = _names(command.strategies)
     if command.seeds < 1:
         raise ArgumentError(f"--seeds must be >= 1, got {command.seeds}")
-    if command.jobs is not None and command.jobs < 1:
-        raise ArgumentError(f"--jobs must be >= 1, got {command.jobs}")
-    if command.out.exists() and not command.out.is_dir():
-        raise ArgumentError(f"--out must be a directory, but {command.out} is a file")
+    check_jobs(command.jobs)
+    check_out(command.out)
     from neyman.replay import BEYOND_WORDS, plan_of, read_logs, replay_all, settings_for  # noqa: PLC0415 - after --help
     from neyman.report import replay_summary, write_replay  # noqa: PLC0415
 
@@ -89,7 +86,7 @@ def replay_command(words: list[str]) -> int:
     features = None if texts is None else _embed(texts, console)
     command.out.mkdir(parents=True, exist_ok=True)
     try:
-        with interruptible(), _Bar(console) as bar:
+        with interruptible(), Bar(console) as bar:
             runs = replay_all(
                 trace,
                 names,
@@ -97,8 +94,8 @@ def replay_command(words: list[str]) -> int:
                 seeds=range(command.seeds),
                 features=features,
                 out=command.out / "runs",
-                jobs=command.jobs or _cores(),
-                watch=bar.update,
+                jobs=command.jobs or cores(),
+                watch=_watch(bar),
             )
     except KeyboardInterrupt:
         console.print("\nInterrupted; what is finished is kept. The same command goes on.", markup=False)
@@ -120,8 +117,7 @@ def replay_command(words: list[str]) -> int:
         beyond=BEYOND_WORDS["static" if trace.is_static else command.beyond],
     )
     path = write_replay(command.out, summary)
-    wide = console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=160)
-    wide.print(_table(summary))
+    table_console(console).print(_table(summary))
     if any(one["waste_factor_counts"] == "any" for one in summary["strategies"].values()):
         console.print("* trains groups of other sizes: mixed groups of any size count", markup=False)
     console.print(
@@ -131,7 +127,7 @@ def replay_command(words: list[str]) -> int:
 
 
 def _names(listed: str) -> list[str]:
-    names = [name.strip() for name in listed.split(",") if name.strip()] or list(PRESETS)
+    names = split_names(listed) or list(PRESETS)
     return [known_strategy(name, field="--strategies", functions=False, words=True) for name in names]
 
 
@@ -146,42 +142,16 @@ def _embed(texts: list[str], console: Console) -> Any:
     return prompt_features(texts)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _watch(bar: Bar) -> Callable[[Sequence[tuple[str, int, float]]], None]:
+    """Return the function that shows the shares of all runs in one bar."""
 
-
-class _Bar:
-    """One bar over all runs; nothing where there is no terminal."""
-
-    def __init__(self, console: Console) -> None:
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not sys.stdout.isatty(),
-            transient=True,
-        )
-        self._task = self._bar.add_task("replaying", total=1.0)
-
-    def __enter__(self) -> _Bar:
-        self._bar.start()
-        return self
-
-    def update(self, runs: Any) -> None:
-        """Show the share that is done."""
+    def update(runs: Sequence[tuple[str, int, float]]) -> None:
         shares = [share for _, _, share in runs]
         running = sum(0.0 < share < 1.0 for share in shares)
         done = sum(share >= 1.0 for share in shares)
-        self._bar.update(
-            self._task,
-            completed=sum(shares) / len(shares),
-            description=f"replaying: {done} of {len(shares)} runs done, {running} going",
-        )
+        bar.update(done, len(shares), f"replayed, {running} going", share=sum(shares) / len(shares))
 
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+    return update
 
 
 _COLUMNS = (

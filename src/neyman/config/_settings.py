@@ -11,17 +11,13 @@ from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 
+import tomlkit
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from tyro.constructors import PrimitiveConstructorSpec
+
 from neyman._files.limits import read_bytes
-from neyman.errors import ArgumentError, missing_extra
+from neyman.errors import ArgumentError
 from neyman.presets import parse_options
-
-try:
-    import tomlkit
-    from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
-    from tyro.constructors import PrimitiveConstructorSpec
-except ImportError as error:
-    raise missing_extra(str(error.name), "cli", "neyman.config") from error
-
 
 _LARGEST = 2**20  # bytes of a file of settings
 _DEEPEST = 16  # levels of lists and tables inside a setting

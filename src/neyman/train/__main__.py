@@ -16,8 +16,7 @@ from pathlib import Path
 from neyman._files.atomic import write_atomic
 from neyman._files.lock import FolderLock
 from neyman._jobs import end_with_parent
-from neyman.config import from_mapping
-from neyman.config._settings import read_toml
+from neyman.config import from_mapping, read_toml
 from neyman.errors import NeymanError, RunFailedError
 from neyman.train._folder import RunFolder
 

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 import neyman
 from neyman.beliefs import Counts
-from neyman.config import Config, from_mapping, to_toml
-from neyman.config._settings import read_toml
-from neyman.config._tasks import TASKS
+from neyman.config import TASKS, Config, from_mapping, read_toml, to_toml
 from neyman.errors import ArgumentError, MissingExtraError
 from neyman.presets import parse_options
 

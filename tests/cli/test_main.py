@@ -266,7 +266,7 @@ def test_the_installed_command_is_this_one():
     import tomllib
     from pathlib import Path
 
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"neyman": "neyman.__main__:main"}
     done = subprocess.run(
         [sys.executable, "-m", "neyman", "--version"], capture_output=True, text=True, check=True
