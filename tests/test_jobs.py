@@ -85,7 +85,10 @@ def test_processes_share_arguments_and_take_threads_unless_the_user_says_otherwi
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     before = dict(os.environ)
     calls = results(jobs_of_test.environment, ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"], threads=3)
-    assert [call.value for call in calls.values()] == ["7", "3"]
+    assert {name: call.value for name, call in calls.items()} == {
+        "OMP_NUM_THREADS": "7",
+        "OPENBLAS_NUM_THREADS": "3",
+    }
     assert dict(os.environ) == before
 
 

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, TypeVar, final
+from typing import Any, TypeVar, final
 
 from neyman.errors import NeymanError, RunFailedError
 
@@ -25,17 +25,8 @@ _TICK_SECONDS = 0.1
 _END_SECONDS = 5.0
 
 
-class Running(Protocol):
-    """Anything that runs beside this process and ends at some time."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended, well or not."""
-        ...
-
-
 Job = TypeVar("Job")
-Process = TypeVar("Process", bound=Running)
+Process = TypeVar("Process", "Command", "Call")
 
 
 def cores() -> int:
@@ -82,6 +73,8 @@ class Processes:
         self._shared = shared
         self._started: list[Command | SpawnProcess] = []
         self._workers: list[_Worker] = []
+        # Commands hold one end as their standard input: the end of this process closes the other.
+        self._pipe = os.pipe()
         self._environment = {
             # Two threads are slower than one on small matrices, most of all where processes share cores.
             **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads)),
@@ -96,8 +89,7 @@ class Processes:
     def command(self, words: Sequence[str], log: Path) -> Command:
         """Start a command that calls `end_with_parent`; its output is appended to the log."""
         with _added_to_environment(self._environment):
-            command = Command(words, log)
-        self._started.append(command)
+            self._started.append(command := Command(words, log, self._pipe[0]))
         return command
 
     def call(self, function: Callable[..., Any], job: Any) -> Call:
@@ -129,27 +121,25 @@ class Processes:
         deadline = time.monotonic() + _END_SECONDS
         for process in self._started:
             process.join(max(0.0, deadline - time.monotonic()))
-            if process.is_alive():
+            if process.exitcode is None:
                 process.kill()
                 process.join()
         for worker in self._workers:
             worker.connection.close()
+        for end in self._pipe:
+            os.close(end)
 
 
 @final
 class Command:
     """A command in a process of its own, with the methods of ``multiprocessing.Process``."""
 
-    def __init__(self, words: Sequence[str], log: Path) -> None:
+    def __init__(self, words: Sequence[str], log: Path, stdin: int) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as file:
+            # A session of its own: Ctrl-C in the terminal reaches the parent alone, which ends the others in order.
             self._process = subprocess.Popen(  # noqa: S603 - our own module under this interpreter, no shell
-                words,
-                stdin=subprocess.PIPE,  # never written to: it closes when this process ends
-                stdout=file,
-                stderr=file,
-                # Ctrl-C in the terminal reaches this process alone, which ends the others in order.
-                start_new_session=True,
+                words, stdin=stdin, stdout=file, stderr=file, start_new_session=True
             )
         self.terminate, self.kill = self._process.terminate, self._process.kill
 
@@ -161,18 +151,12 @@ class Command:
     @property
     def is_over(self) -> bool:
         """Whether it has ended."""
-        return not self.is_alive()
-
-    def is_alive(self) -> bool:
-        """Whether it still runs."""
-        return self.exitcode is None
+        return self.exitcode is not None
 
     def join(self, seconds: float | None = None) -> None:
         """Wait for its end."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        if self._process.stdin is not None and not self.is_alive():
-            self._process.stdin.close()
 
 
 @final

@@ -43,7 +43,7 @@ class _Pipe:
         return os.fdopen(self._descriptor, mode)
 
 
-def test_lines_are_numbered_and_a_long_one_is_refused_with_the_way_out(tmp_path, monkeypatch):
+def test_lines_are_numbered_and_a_long_one_is_refused_with_the_advice(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "LONGEST_LINE", 4)
     path = tmp_path / "lines"
     assert list(numbered_lines(io.BytesIO(b"a\nbcd\n\nend"), path, first=7)) == [
@@ -53,4 +53,4 @@ def test_lines_are_numbered_and_a_long_one_is_refused_with_the_way_out(tmp_path,
         (10, b"end"),
     ]
     with pytest.raises(StateError, match=r"lines, line 2: longer than 4 bytes; go away"):
-        list(numbered_lines(io.BytesIO(b"a\nbcde\n"), path, way_out="go away"))
+        list(numbered_lines(io.BytesIO(b"a\nbcde\n"), path, advice="go away"))

@@ -1,1 +1,1 @@
-"""Files that survive kills, refuse damage and stay within limits: nothing here knows what they hold."""
+"""Files that survive kills, refuse damage and stay within limits, whatever their content."""

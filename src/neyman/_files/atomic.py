@@ -23,7 +23,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 @contextmanager
 def atomic(path: Path) -> Iterator[BinaryIO]:
-    """Give a file to write that takes the place of another when the block ends well, and is gone when it does not.
+    """Open a file that replaces another when the block ends well, and is removed when it does not.
 
     Args:
         path: the file; its folder exists.
@@ -43,10 +43,10 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def make_durable(folder: Path, names: Iterable[str]) -> None:
-    """Wait until the disk has files that others wrote, and the names that lead to them.
+    """Wait until the disk holds files that others wrote, and their names.
 
     Args:
-        folder: the folder that they are in, at any depth.
+        folder: holds them, at any depth.
         names: the files, relative to it.
 
     Raises:
@@ -66,7 +66,7 @@ def make_durable(folder: Path, names: Iterable[str]) -> None:
 
 
 def _keep_names(folder: Path) -> None:
-    """Wait until the disk has a folder's new names, where the system can say so."""
+    """Wait until the disk holds a folder's new names, where the system reports that."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:  # not on Windows

@@ -1,8 +1,8 @@
-"""Checkpoint folders that say of themselves whether they are whole: begun, sealed, checked, found again.
+"""Checkpoint folders whose own files show whether they are whole: begun, sealed, checked, found again.
 
-A folder ``checkpoint-N`` holds `UNFINISHED` while it is being written, and `STATE_FILE` once everything is there: that
-file comes last, with a checksum of itself, the sizes of all other files and the checksums of neyman's own. So a folder
-that a kill left behind is told apart from one that was damaged later, and from one that neyman never wrote.
+A folder ``checkpoint-N`` holds `UNFINISHED` while it is being written, and `STATE_FILE` once it is complete: that file
+comes last, with a checksum of itself, the sizes of all other files and the checksums of neyman's own. So a folder that
+a kill left behind differs from one that was damaged later, and from one that neyman never wrote.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ _log = logging.getLogger("neyman")
 
 
 def begin(folder: Path) -> None:
-    """Mark a folder as being written, whatever stood there before.
+    """Mark a folder as being written, whatever it held before.
 
     Args:
         folder: the checkpoint's folder; it is made.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob(f".{_OWN}*"):  # what a kill left of an atomic write
+    for left in folder.glob(f".{_OWN}*"):  # the rest of an atomic write that was killed
         left.unlink(missing_ok=True)
-    # In this order a kill in between leaves what stood there before, which is whole, or an unfinished folder.
+    # In this order a kill in between leaves the earlier checkpoint, which is whole, or an unfinished folder.
     (folder / UNFINISHED).touch()
     (folder / STATE_FILE).unlink(missing_ok=True)
 
 
 def seal(folder: Path, state: Mapping[str, Any]) -> None:
-    """Write the state, which makes the checkpoint whole; every other file is there by now.
+    """Write the state, which makes the checkpoint whole, after every other file.
 
     Args:
         folder: the checkpoint's folder.
         state: JSON-safe, without the keys "version", "checksum" and "files".
 
     Raises:
-        OSError: the disk does not take what was written; the checkpoint stays unfinished.
+        OSError: the disk does not take a file; the checkpoint stays unfinished.
 
-    Guarantee: when this returns, the disk has every file that the state lists, so that a power cut after it, which may
-    find the older checkpoints removed, finds this one whole. Voided by a disk that does not do what it says.
+    Guarantee: when this returns, the disk holds every file that the state lists, so that a power cut after it, which
+    may find the older checkpoints removed, finds this one whole. Voided by a disk that reports writes too early.
     Cost: waits until the host's files are written out.
     """
     files = _inventory(folder)
@@ -69,7 +69,7 @@ def check(folder: Path) -> dict[str, Any]:
 
     Raises:
         StateError: unfinished, not written by neyman, of another version, or damaged; the message names the file and
-            the way out. Files of the host are known by their size alone: a missing or shorter one is damaged.
+            the remedy. Files of the host are known by their size alone: a missing or shorter one is damaged.
     """
     try:
         return examine(folder)
@@ -83,7 +83,7 @@ def check_content(folder: Path, name: str, state: Mapping[str, Any]) -> None:
     Args:
         folder: the checkpoint's folder.
         name: the file in it.
-        state: what `check` returned.
+        state: as `check` returned it.
 
     Raises:
         StateError: it is not of this checkpoint, cannot be read, or is damaged.
@@ -95,22 +95,23 @@ def check_content(folder: Path, name: str, state: Mapping[str, Any]) -> None:
     except OSError as error:
         raise refused(folder, f"{path} cannot be read ({error})") from error
     if digest != found:
-        raise refused(folder, f"{path} is damaged: it is not what was written with the checkpoint")
+        raise refused(
+            folder, f"{path} is damaged: it is not what was written with the checkpoint"
+        )
 
 
 def last_whole(output_dir: str | PathLike[str]) -> Path | None:
-    """Return the newest whole checkpoint of a run, and say which unfinished ones are passed over.
+    """Return the newest whole checkpoint of a run, and log the unfinished ones that are passed over.
 
     Args:
         output_dir: the folder of ``checkpoint-N`` folders.
 
     Returns:
-        Its path; None where no checkpoint was ever finished: then there is nothing to go on from, and a run begins
-        anew.
+        Its path; None where no checkpoint was ever finished, so that a run begins anew.
 
     Raises:
-        StateError: a newer checkpoint is damaged, of another version, or was not written by neyman. What to do with
-            it is not guessed: the message names the file and the ways out.
+        StateError: a newer checkpoint is damaged, of another version, or was not written by neyman; the choice is
+            left to the user, and the message names the file and the remedies.
 
     Cost: one read of the newest ``neyman_state.json``, and the size of each file beside it.
     """
@@ -138,7 +139,7 @@ def numbered(output_dir: Path) -> list[Path]:
 
 
 def step_of(folder: Path) -> int:
-    """Return a checkpoint's step; -1 of a folder that is none.
+    """Return a checkpoint's step; -1 of another folder.
 
     >>> step_of(Path("run/checkpoint-40")), step_of(Path("run/checkpoint-40-backup"))
     (40, -1)
@@ -148,7 +149,7 @@ def step_of(folder: Path) -> int:
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether a kill left a folder while neyman wrote or removed it; an empty one was made, and nothing more."""
+    """Whether a kill left a folder while neyman wrote or removed it; an empty one was only made."""
     return (folder / UNFINISHED).exists() or not any(folder.iterdir())
 
 
@@ -164,7 +165,7 @@ def is_whole(folder: Path) -> bool:
 def remove(folder: Path) -> None:
     """Remove a checkpoint that neyman wrote, so that a kill on the way leaves an unfinished one.
 
-    A link is left alone, and what cannot be removed is told in a warning: neither is worth a run.
+    A link is left alone, and a file that cannot be removed is logged: neither is worth a run.
 
     Args:
         folder: the checkpoint's folder.
@@ -184,12 +185,12 @@ def remove(folder: Path) -> None:
         _log.warning("%s: the old checkpoint cannot be removed (%s)", folder, error)
 
 
-def refused(folder: Path, what: str) -> StateError:
-    """Return the error for a checkpoint that cannot be resumed, with the way out.
+def refused(folder: Path, fault: str) -> StateError:
+    """Return the error for a checkpoint that cannot be resumed, with the remedy.
 
     Args:
         folder: the checkpoint's folder.
-        what: the file and what is wrong with it.
+        fault: the file and its fault.
     """
     older = [other for other in numbered(folder.parent) if step_of(other) < step_of(folder)]
     for other in older:
@@ -198,24 +199,24 @@ def refused(folder: Path, what: str) -> StateError:
         except FaultError:
             continue
         return StateError(
-            f"{what}. Resume from {other}, the last whole checkpoint before it (remove {folder} if it is to be found "
+            f"{fault}. Resume from {other}, the last whole checkpoint before it (remove {folder} if it is to be found "
             "by itself), or put back a copy of this one"
         )
     return StateError(
-        f"{what}. No earlier checkpoint beside it is whole: put back a copy of this one, or start a new run in another "
-        "folder"
+        f"{fault}. No earlier checkpoint beside it is whole: put back a copy of this one, or start a new run in "
+        "another folder"
     )
 
 
 class FaultError(Exception):
-    """What is wrong with a checkpoint, without the way out."""
+    """The fault of a checkpoint, without the remedy."""
 
 
 def examine(folder: Path) -> dict[str, Any]:
     """Return a folder's state once its checksum and the sizes of all files hold; for hosts with folders of other names.
 
     Raises:
-        FaultError: what `check` refuses, without the way out.
+        FaultError: in the cases in which `check` raises, without the remedy.
     """
     state = _read(folder)
     for name, (size, _) in state["files"].items():
@@ -257,7 +258,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _is_inventory(files: object) -> bool:
-    """Whether this is what `_inventory` returns, as JSON has it."""
+    """Whether this is an inventory as JSON holds it."""
     return isinstance(files, dict) and all(_is_entry(name, entry) for name, entry in files.items())
 
 

@@ -1,7 +1,7 @@
 """JSON in which no object has a field twice and nothing is nested too deeply to be shown, compared or written again.
 
-Python's own reader keeps the last of two fields and says nothing, and reads what ``repr``, ``==`` or ``copy.deepcopy``
-then end on with a RecursionError.
+Python's own reader silently keeps the last of two fields, and reads values on which ``repr``, ``==`` or
+``copy.deepcopy`` then raise a RecursionError.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from neyman._files.limits import LARGEST_FILE, read_bytes
 
-DEEPEST = 100  # levels of lists and objects; what neyman writes has ten at most
+DEEPEST = 100  # levels of lists and objects; neyman writes ten at most
 
 
 class RepeatedFieldError(ValueError):
-    """An object has a field twice: which of the values is meant cannot be told.
+    """An object has a field twice, so that either value may be the one that is meant.
 
     Args:
         name: the field.
@@ -56,17 +56,17 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def loads(text: str | bytes) -> Any:
-    """Read JSON as ``json.loads`` does, but for objects with a field twice, at any depth, and for deep nesting.
+    """Read JSON as ``json.loads`` does, but refuse objects with a field twice, at any depth, and deep nesting.
 
     Args:
-        text: JSON, in UTF-8 (or what else JSON allows) where it is bytes.
+        text: JSON; bytes are in UTF-8, UTF-16 or UTF-32.
 
     Raises:
         RepeatedFieldError: an object has a field twice; a ValueError, as everything below.
         ValueError: it is no JSON, or lists and objects are nested deeper than `DEEPEST`; never a RecursionError.
 
-    Cost: that of ``json.loads``, and a list of each object's fields beside it; of what a reader does with a line, less
-        than a tenth. Lists and objects are walked once more where there are more than `DEEPEST` of them.
+    Cost: that of ``json.loads`` and a list of each object's fields, less than a tenth of a reader's work on a line.
+        Lists and objects are walked once more where there are more than `DEEPEST` of them.
 
     >>> loads('{"a": 1, "b": {"a": 2}}')
     {'a': 1, 'b': {'a': 2}}

@@ -1,4 +1,4 @@
-"""Files read within limits: no more is held than any run writes, or than a caller allows."""
+"""Reading within limits: no more is held than any run writes, or than a caller allows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def numbered_lines(
     *,
     first: int = 1,
     limit: int | None = None,
-    way_out: str = "mend or delete the line",
+    advice: str = "mend or delete the line",
     error: type[NeymanError] = StateError,
 ) -> Iterator[tuple[int, bytes]]:
     """Yield (number, line with its end) from where a file stands; no line that is too long is held.
@@ -69,7 +69,7 @@ def numbered_lines(
         path: its name in errors.
         first: the number of the first line.
         limit: the most bytes of a line; None takes `LONGEST_LINE`.
-        way_out: the advice of the error.
+        advice: the advice of the error.
         error: raised for a line that is longer.
 
     Raises:
@@ -79,6 +79,6 @@ def numbered_lines(
     number = first
     while line := file.readline(most + 1):
         if len(line) > most:
-            raise error(f"{path}, line {number}: longer than {shown_size(most)}; {way_out}")
+            raise error(f"{path}, line {number}: longer than {shown_size(most)}; {advice}")
         yield number, line
         number += 1

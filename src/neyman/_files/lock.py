@@ -22,10 +22,9 @@ class FolderLock:
         folder: the folder; it is made where it is missing.
         name: the lock's file in it, which stays there; who holds it is in a file beside, named ``name`` + ".holder".
 
-    Guarantee: the system lets go when the process ends, however it ends; what a fork of the process has of it may
-    outlive it by as long as that fork lives. On a file system without locks nothing is held: what could stand in for
-    one, a file that says who holds it, outlives a killed process. Across machines it holds where the network file
-    system passes locks on.
+    Guarantee: the system releases it when the process ends, however it ends; a fork of the process keeps it for as
+    long as the fork lives. On a file system without locks nothing is held: a file with the holder's name, in place of
+    a lock, would outlive a killed process. Across machines it holds where the network file system passes locks on.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -40,7 +39,7 @@ class FolderLock:
             seconds: how long to wait for it, in [0, inf).
 
         Returns:
-            None when nobody else holds it, else words for who does.
+            None when no other process holds it, else a description of the holder.
         """
         try:
             return self._take(seconds)
@@ -71,7 +70,7 @@ class FolderLock:
         return None
 
     def release(self) -> None:
-        """Let go, where it is held."""
+        """Release it, where it is held."""
         if self._lock is not None:
             with contextlib.suppress(OSError):
                 self._holder.unlink(missing_ok=True)
@@ -79,15 +78,15 @@ class FolderLock:
             self._lock = None
 
     def _who(self) -> str:
-        """Say who holds it; for the moment between taking the lock and saying so that may be the one before."""
+        """Return the holder; for the moment between taking the lock and writing this file, the one before."""
         try:
             return self._holder.read_text("utf-8", errors="replace")[:200]
         except OSError:
-            return "a process that has not said which"
+            return "a process that has not named itself"
 
 
 def _check_locks(folder: Path) -> None:
-    """Raise an OSError where a folder's file system has no locks, as Lustre by default: filelock may not say so."""
+    """Raise an OSError where a folder's file system has no locks, as Lustre by default: filelock may not notice."""
     try:
         import fcntl  # noqa: PLC0415 - POSIX only
     except ImportError:

@@ -157,7 +157,7 @@ class _Text(Table):
         advice = f"is it one record a line?{self._raise}"
         with self.path.open("rb") as file:
             for number, line in numbered_lines(
-                file, self.path, limit=self._limit, way_out=advice, error=ArgumentError
+                file, self.path, limit=self._limit, advice=advice, error=ArgumentError
             ):
                 try:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8")

@@ -67,7 +67,7 @@ def whole_lines(file: BinaryIO, path: Path, *, first: int = 1) -> Iterator[tuple
     Raises:
         StateError: a line is damaged; the message names the file, the line and the remedy.
     """
-    for number, line in numbered_lines(file, path, first=first, way_out=_remedy(path)):
+    for number, line in numbered_lines(file, path, first=first, advice=_remedy(path)):
         if not line.endswith(b"\n"):
             return
         try:
