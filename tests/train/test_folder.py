@@ -87,7 +87,7 @@ def test_that_all_checkpoints_are_gone_is_no_reason_to_begin_anew(folder):
     before = folder.metrics.read_bytes()
     for number in (2, 4):
         shutil.rmtree(folder.path / f"checkpoint-{number}")
-    with pytest.raises(StateError, match=r"metrics.jsonl tells of step 5, .* holds no finished checkpoint"):
+    with pytest.raises(StateError, match=r"metrics.jsonl reaches step 5, .* holds no finished checkpoint"):
         folder.rewind(save_every=2)
     assert folder.metrics.read_bytes() == before
 

@@ -95,9 +95,7 @@ def check_content(folder: Path, name: str, state: Mapping[str, Any]) -> None:
     except OSError as error:
         raise refused(folder, f"{path} cannot be read ({error})") from error
     if digest != found:
-        raise refused(
-            folder, f"{path} is damaged: it is not what was written with the checkpoint"
-        )
+        raise refused(folder, f"{path} is damaged: it is not what was written with the checkpoint")
 
 
 def last_whole(output_dir: str | PathLike[str]) -> Path | None:

@@ -1,7 +1,7 @@
 """Training runs under TRL: one in a process of its own, several side by side, each resumable after any kill.
 
 A run's directory holds ``run.json``, ``metrics.jsonl``, ``checkpoint-N``, ``log.txt`` and, when it is complete,
-``done.json``. Importing this package loads no training library; the processes that train do.
+``done.json``. Importing this package loads no training library.
 """
 
 from neyman.train._all import Outcome as Outcome

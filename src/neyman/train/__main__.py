@@ -1,7 +1,7 @@
 """A process that works for `train_all`: ``python -m neyman.train prepare OUT`` or ``... run OUT STRATEGY SEED``.
 
-It ends when its standard input ends: the parent holds the other side and never writes, so whatever ends the
-parent ends this process too, at once.
+It ends when its standard input does: the parent holds the other side and never writes, so the end of the parent ends
+this process too, at once.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _LOCK_SECONDS = 20.0
 
 
 def _prepare(out: Path) -> None:
-    """Build what all runs share, and find what is wrong with the settings before any run starts."""
-    from neyman.train._policy import make_policy  # noqa: PLC0415 - loads what it needs itself
+    """Build the policy that all runs share, and find faults of the settings before any run starts."""
+    from neyman.train._policy import make_policy  # noqa: PLC0415 - imports torch where it has to
 
     config = from_mapping(read_toml(out / "config.toml"))
     for name in config.arms:
@@ -50,7 +50,7 @@ def _run(out: Path, strategy: str, seed: int) -> None:
     if holder is not None:
         raise RunFailedError(f"another process is training {folder} ({holder}); wait for it, or end it")
     if config.model.is_tiny:
-        import torch  # noqa: PLC0415 - only once it is clear that there is something to do
+        import torch  # noqa: PLC0415 - once the run is sure to be this process's
 
         torch.set_num_threads(1)
     from neyman.train._run import run_one  # noqa: PLC0415 - as above
@@ -59,7 +59,7 @@ def _run(out: Path, strategy: str, seed: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Do one piece of work; the last line of standard error says what went wrong."""
+    """Do one piece of work; the last line of standard error is the error, if any."""
     end_with_parent()
     work, out, *rest = arguments
     try:

@@ -1,4 +1,4 @@
-"""Several training runs side by side, each in a process of its own, and what became of them."""
+"""Training runs side by side, each in a process of its own, and how each ended."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from neyman.config import Config
 from neyman.errors import RunFailedError
 from neyman.train._folder import RunFolder
 
-# What is started for each piece of work, with its arguments behind.
+# The command of every process, before its arguments.
 WORKER = (sys.executable, "-m", "neyman.train")
 _LARGEST_PROGRESS = 2**10  # bytes; it is two numbers
-_LAST_BYTES = 2**16  # of a log, in which its last words are looked for
+_LAST_BYTES = 2**16  # of a log, in which its last line is looked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,8 @@ class Outcome:
 
     Attributes:
         name: the run's directory.
-        error: the last line that it said, when it failed.
-        log: everything that it said.
+        error: the last line of its log, when it failed.
+        log: its whole output.
     """
 
     name: str
@@ -37,18 +37,18 @@ class Outcome:
 
 
 class Watch(Protocol):
-    """Is told how the runs go."""
+    """An observer of the runs."""
 
     def preparing(self, done: int, steps: int) -> None:
-        """The starting policy is being made."""
+        """Take in the progress of the starting policy."""
         ...
 
     def update(self, running: Sequence[RunFolder]) -> None:
-        """Called several times a second; the runs' own files say where they stand."""
+        """Look at the files of the runs that are running; called several times a second."""
         ...
 
     def ended(self, outcome: Outcome) -> None:
-        """A run ended, well or not."""
+        """Take in the end of a run, well or not."""
         ...
 
 
@@ -59,7 +59,7 @@ def train_all(config: Config, out: Path, *, jobs: int | None, watch: Watch) -> l
         config: the settings; ``out / "config.toml"`` holds the same.
         out: the training's directory.
         jobs: processes at once; None takes one per core for the tiny policy, else one.
-        watch: is told how it goes.
+        watch: is called on the way.
 
     Returns:
         How each run ended, in order.
@@ -121,7 +121,7 @@ def _why(code: int | None, log: Path) -> str:
 
 
 def last_words(log: Path) -> str:
-    """Return the last line of a log that says something."""
+    """Return the last line of a log that is not blank."""
     if not log.exists():
         return ""
     with log.open("rb") as file:

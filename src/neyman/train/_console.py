@@ -1,4 +1,4 @@
-"""What a person sees of a training: a live table on a terminal, plain lines elsewhere, and the verdict."""
+"""The view of a training: a live table on a terminal, plain lines elsewhere, and the verdict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from neyman.train._tail import Tail
 
 
 def train_here(config: Config, out: Path, *, jobs: int | None, console: Console) -> int:
-    """Train everything that is not complete, show how it goes, and write the report.
+    """Train all runs that are not complete, show their progress, and write the report.
 
     Args:
         config: the settings, which ``out`` holds too.
@@ -32,7 +32,7 @@ def train_here(config: Config, out: Path, *, jobs: int | None, console: Console)
         0, or 1 when a run failed.
 
     Raises:
-        KeyboardInterrupt: after the processes are ended and the way to go on is shown.
+        KeyboardInterrupt: after the processes are ended and the command that resumes is shown.
         RunFailedError: the preparation failed.
     """
     display = Display(config, out, console)
@@ -55,7 +55,7 @@ def train_here(config: Config, out: Path, *, jobs: int | None, console: Console)
 
 
 def resume_command(out: Path) -> str:
-    """Return the command that goes on with a training.
+    """Return the command that resumes a training.
 
     >>> resume_command(Path("my runs"))
     "neyman train --out 'my runs' --resume"
@@ -74,7 +74,7 @@ def finish(out: Path, console: Console) -> None:
 
 @final
 class Display:
-    """The live view of all runs; tells `train_all` nothing, reads the runs' own files.
+    """The live view of all runs, from the runs' own files.
 
     Args:
         config: the settings.
@@ -91,7 +91,7 @@ class Display:
             name: "done" if tail.folder.is_done else "waiting" for name, tail in self._tails.items()
         }
         self._note = ""
-        self._said: dict[str, int] = {}
+        self._printed: dict[str, int] = {}  # the last step of each run, or quarter of the preparation
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
     def __enter__(self) -> Display:
@@ -106,23 +106,23 @@ class Display:
             self._live.stop()
 
     def preparing(self, done: int, steps: int) -> None:
-        """Show how far the starting policy is."""
+        """Show the progress of the starting policy."""
         self._note = "" if done >= steps else f"warm-starting the tiny policy: {done} of {steps} steps"
         if self._live is not None:
             self._draw()
-        elif done == steps or done * 4 // steps != self._said.get("policy"):
-            self._said["policy"] = done * 4 // steps
-            self._say(f"warm-starting the tiny policy: {done} of {steps} steps")
+        elif done == steps or done * 4 // steps != self._printed.get("policy"):
+            self._printed["policy"] = done * 4 // steps
+            self._print(f"warm-starting the tiny policy: {done} of {steps} steps")
 
     def update(self, running: Sequence[RunFolder]) -> None:
-        """Show where the runs stand."""
+        """Show the progress of the runs."""
         self._note = ""
         for folder in running:
             tail = self._tails[folder.path.name]
             tail.read()
             self._state[folder.path.name] = "training" if tail.is_moving else "starting"
             if self._live is None:
-                self._say_measurement(folder.path.name, tail)
+                self._print_measurement(folder.path.name, tail)
         if self._live is not None:
             self._draw()
 
@@ -134,22 +134,22 @@ class Display:
         if self._live is not None:
             self._draw()
         else:
-            self._say_measurement(outcome.name, tail)
-            self._say(f"{outcome.name}: {outcome.error or 'done'}")
+            self._print_measurement(outcome.name, tail)
+            self._print(f"{outcome.name}: {outcome.error or 'done'}")
 
-    def _say_measurement(self, name: str, tail: Tail) -> None:
-        """Say the last measurement, once, with where the run stood then."""
-        if tail.evaluated == self._said.get(name, -1):
+    def _print_measurement(self, name: str, tail: Tail) -> None:
+        """Print the last measurement, once, with the step that it was taken at."""
+        if tail.evaluated == self._printed.get(name, -1):
             return
-        self._said[name] = tail.evaluated
+        self._printed[name] = tail.evaluated
         left = tail.eta(self._rollouts)
-        self._say(
+        self._print(
             f"{name}: step {tail.evaluated}/{self._steps}, {tail.evaluated_rollouts} rollouts, accuracy "
             f"{_share(tail.accuracy)}, effective groups {_share(tail.effective)}"
             + (f", {_clock(left)} left" if left else "")
         )
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._console.print(text, markup=False)
 
     def _draw(self) -> None:

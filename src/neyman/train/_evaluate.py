@@ -20,7 +20,7 @@ def evaluation(
 ) -> Callable[[Any, int], dict[str, Any] | None]:
     """Return the measurement of a run: ``(model, step) -> {"accuracy", "problems", "exact"}``.
 
-    It is None where no answer could be judged: that is no accuracy, least of all 0.
+    It is None where no answer could be judged: a missing accuracy is not 0.
 
     Args:
         config: the run's settings.
@@ -74,10 +74,9 @@ def _sampled(
 
 
 def _inputs(tokenizer: Any, problems: list[Problem]) -> Any:
-    """Return the prompts' tokens as TRL makes them: plain text gets the tokenizer's special tokens (a BOS, say)."""
-    is_plain = isinstance(
-        problems[0].prompt, str
-    )  # of one kind in a task, as a dataset's column has one type
+    """Return the prompts' tokens as TRL makes them: plain text gets the tokenizer's special tokens, such as BOS."""
+    # Prompts are of one kind in a task, as a dataset's column has one type.
+    is_plain = isinstance(problems[0].prompt, str)
     texts = [
         item.prompt
         if is_plain

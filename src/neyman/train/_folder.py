@@ -1,4 +1,4 @@
-"""A run's directory: what is written where, and how it is brought back to its last complete checkpoint."""
+"""A run's directory: its files, and its return to the last complete checkpoint."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _log = logging.getLogger("neyman.train")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a run stands.
+    """The progress of a run.
 
     Attributes:
-        checkpoint: the checkpoint to go on from; None to begin.
+        checkpoint: the checkpoint to resume from; None to begin.
         step: its step; 0 without one.
-        seconds: what the run took up to there.
-        is_last: whether nothing is left to train.
+        seconds: the time that the run took up to there.
+        is_last: whether no step is left to train.
     """
 
     checkpoint: Path | None = None
@@ -105,7 +105,7 @@ class RunFolder:
     """The directory of one strategy and seed.
 
     Args:
-        path: the directory; it is made when something is written.
+        path: the directory; it is made with the first file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -154,20 +154,20 @@ class RunFolder:
     def rewind(self, *, save_every: int | None = None) -> Progress:
         """Bring the directory back to its last complete checkpoint, so that nothing is counted twice.
 
-        Checkpoints that a kill left unfinished go, and so do the lines of steps that will be taken again. A run that
-        was killed before its first checkpoint was complete begins anew, and says so. Nothing else is removed: no
-        checkpoint that lost its state, and no folder or file of another name.
+        Checkpoints that a kill left unfinished are removed, and so are the lines of steps that will be taken again. A
+        run that was killed before its first checkpoint was complete begins anew, and logs that. All else stays: a
+        checkpoint that lost its state, and folders and files of other names.
 
         Args:
             save_every: steps between checkpoints; None where that is not known.
 
         Returns:
-            Where to go on.
+            The checkpoint to resume from.
 
         Raises:
             StateError: the last checkpoint or the metrics are damaged, or its state is missing though no kill left it
-                so; the metrics stop before the checkpoint, so what was spent is not known; or all checkpoints are
-                gone.
+                so; the metrics stop before the checkpoint, so that the rollouts spent are not known; or all
+                checkpoints are gone.
         """
         complete = checkpoints.last_whole(self.path)
         step = 0 if complete is None else checkpoints.step_of(complete)
@@ -179,8 +179,8 @@ class RunFolder:
         kept, last = (0, {}) if complete is None else self._lines_until(step)
         if complete is not None and last.get("step") != step:
             raise StateError(
-                f"{self.metrics} ends at step {last.get('step', 0)}, but the checkpoint is of step {step}: what was "
-                f"spent in between is lost; remove {self.path} to train this run anew"
+                f"{self.metrics} ends at step {last.get('step', 0)}, but the checkpoint is of step {step}: the count "
+                f"of rollouts spent in between is lost; remove {self.path} to train this run anew"
             )
         self._keep(kept)
         return Progress(
@@ -191,12 +191,12 @@ class RunFolder:
         )
 
     def _begin_anew(self, save_every: int | None) -> None:
-        """Say that steps are taken again; that checkpoints once were and are gone is an error."""
+        """Log that steps are taken again; an error where checkpoints were written and are gone."""
         _, last = self._lines_until(sys.maxsize)
         taken = int(last.get("step", 0))
         if save_every is not None and taken > save_every:
             raise StateError(
-                f"{self.metrics} tells of step {taken}, but {self.path} holds no finished checkpoint, of which one was "
+                f"{self.metrics} reaches step {taken}, but {self.path} holds no finished checkpoint, of which one was "
                 f"due every {save_every} steps: put them back, or remove {self.path} to train this run anew"
             )
         if taken:
@@ -207,7 +207,7 @@ class RunFolder:
             )
 
     def _lines_until(self, step: int) -> tuple[int, dict[str, Any]]:
-        """Return how many bytes the whole lines up to a step take, and the last step's event."""
+        """Return the bytes of the whole lines up to a step, and the last step's event."""
         kept = 0
         last: dict[str, Any] = {}
         if not self.metrics.exists():
@@ -222,7 +222,7 @@ class RunFolder:
         return kept, last
 
     def _keep(self, size: int) -> None:
-        """Put the first bytes of the metrics in their place: a new file, by which readers know to start again."""
+        """Replace the metrics by their first bytes: a new file, which makes readers start again."""
         if not self.metrics.exists():
             return
         with self.metrics.open("rb") as old, atomic(self.metrics) as new:

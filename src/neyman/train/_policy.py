@@ -1,4 +1,4 @@
-"""The policy that all runs of a training start from, where it has to be made first."""
+"""The policy that all runs of a training start from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = "policy"
 
 
 def policy_path(config: Config, out: Path) -> str:
-    """Return what ``from_pretrained`` loads: the folder made by `make_policy`, or the user's own model."""
+    """Return the argument of ``from_pretrained``: the folder made by `make_policy`, or the user's own model."""
     made = config.model.is_tiny or config.model.gguf_file is not None
     return str(out / NAME) if made else config.model.path
 
@@ -39,7 +39,7 @@ def make_policy(config: Config, out: Path, progress: Callable[[int, int], None])
 
 
 def _tiny(config: Config, progress: Callable[[int, int], None]) -> Path:
-    from neyman.tasks import rules_policy  # noqa: PLC0415 - needed only where the policy is not there yet
+    from neyman.tasks import rules_policy  # noqa: PLC0415 - needed only where no policy was made yet
 
     steps = config.model.warm_start_steps
     task = config.task

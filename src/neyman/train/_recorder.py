@@ -1,4 +1,4 @@
-"""What a run records of itself while TRL trains: a line for each step, and one for each measurement."""
+"""The metrics of a run under TRL: a line for each step, and one for each measurement."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Recorder(TrainerCallback):
     Args:
         folder: the run's directory.
         trainer: the adapted trainer.
-        evaluate: ``(model, step) -> {"accuracy", "problems", "exact"}``, or None where there is nothing to write.
+        evaluate: ``(model, step) -> {"accuracy", "problems", "exact"}``, or None where there is no accuracy.
         eval_every: steps between measurements.
         steps: the run's steps.
         rollouts: the run's budget of rollouts; re-draws of failed ones come beside it.
-        progress: where the run goes on.
+        progress: of the checkpoint that the run resumes from.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Recorder(TrainerCallback):
 
     @property
     def seconds(self) -> float:
-        """What the run has taken, earlier parts included."""
+        """The time that the run took, earlier parts included."""
         return self._before + time.monotonic() - self._started
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -104,7 +104,7 @@ class Recorder(TrainerCallback):
             },
             durable=bool(
                 control.should_save
-            ),  # a checkpoint must not be on the disk without the step before it
+            ),  # the disk must not hold a checkpoint without the step before it
         )
         self._groups = []
         if last or step % self.eval_every == 0:

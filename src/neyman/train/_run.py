@@ -64,8 +64,8 @@ def run_one(config: Config, out: Path, strategy_name: str, seed: int) -> None:
         progress=progress,
     )
     trainer.add_callback(recorder)
-    # The trainer collects garbage in every step; what was imported is none, and looking through it takes longer
-    # than a tiny policy's step.
+    # The trainer collects garbage in every step; a look through all imported modules takes longer than a tiny
+    # policy's step.
     gc.freeze()
     trainer.train(resume_from_checkpoint=None if progress.checkpoint is None else str(progress.checkpoint))
     folder.finish(round(recorder.seconds, 3))
@@ -98,12 +98,12 @@ def build_trainer(
     seed: int,
     folder: RunFolder,
 ) -> Any:
-    """Return TRL's trainer, adapted, with everything that the settings say."""
+    """Return TRL's trainer, adapted, with all settings."""
     path = policy_path(config, out)
     tokenizer: Any = AutoTokenizer.from_pretrained(path, padding_side="left")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    # RLOO loads its reference policy anew by the model's own name, so this must be where it can be found.
+    # RLOO loads its reference policy anew by the model's own name, so this must be a path that exists.
     model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, config.model.dtype))
     base = RLOOTrainer if config.trainer.algorithm == "rloo" else GRPOTrainer
     extra = {} if config.trainer.max_rollouts is None else {"max_rollouts": config.trainer.max_rollouts}

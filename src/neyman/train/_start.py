@@ -1,4 +1,4 @@
-"""What is found out before a training writes anything, and the directory that it then takes."""
+"""Checks before a training writes anything, and the directory that it then takes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from neyman.errors import ArgumentError, missing_extra
 from neyman.hosts.dry_run import dry_run
 from neyman.strategy import Strategy
 
-# What a training writes beside its runs before the first of them takes a step.
+# The files of a training beside its runs, written before the first step.
 _PREPARED = ("policy", ".policy", "prepare.json", "prepare.log")
 
 
 def check_start(config: Config) -> None:
-    """Build the strategies and the task, and plan a first step: all but what needs the model.
+    """Build the strategies and the task, and plan a first step, without the model.
 
     Raises:
-        MissingExtraError: what trains is not installed.
+        MissingExtraError: torch or TRL is not installed.
         ArgumentError: a setting is wrong, or settings do not fit each other; the message names the flags.
     """
     for package in ("torch", "trl"):
@@ -50,7 +50,7 @@ def _check_step(config: Config, name: str, strategy: Strategy, problems: int) ->
                 f"--trainer.max-rollouts must be at least prompts-per-step x group-size = {settings.budget}, "
                 f"got {budget}"
             )
-    weighs_tokens = strategy.prompt_weight == "equal_tokens"  # whether the loss does is the trainer's to say
+    weighs_tokens = strategy.prompt_weight == "equal_tokens"  # the trainer checks whether its loss does
     try:
         dry_run(
             strategy,
@@ -74,7 +74,7 @@ def has_begun(out: Path) -> bool:
 
 
 def clear(out: Path) -> None:
-    """Remove what a training left that ended before any of its runs began."""
+    """Remove the files of a training that ended before any of its runs began."""
     for name in _PREPARED:
         path = out / name
         if path.is_dir():

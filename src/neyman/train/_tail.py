@@ -1,4 +1,4 @@
-"""Reading a run's metrics while it writes them: only what is new, only whole lines."""
+"""A run's metrics read while it writes them: new lines only, and whole ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from neyman.train._folder import RunFolder, damaged_line, whole_lines
 
 @final
 class Tail:
-    """Where a run stands, by its own metrics.
+    """The progress of a run, by its own metrics.
 
     Args:
         folder: the run's directory.
@@ -31,11 +31,11 @@ class Tail:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a line came since this process looks."""
+        """Whether the run has written a line since this process began to read."""
         return self._first is not None
 
     def read(self) -> None:
-        """Take in the lines that are new; a file put in the place of another is read from its start."""
+        """Take in the new lines; a file that replaced another is read from its start."""
         try:
             file = self.folder.metrics.open("rb")
         except FileNotFoundError:
@@ -51,7 +51,7 @@ class Tail:
             self._first = self._first or (time.monotonic(), self.rollouts)
 
     def _read_whole(self, file: BinaryIO) -> bool:
-        """Take in the whole lines from where the last reading ended; return whether there were any."""
+        """Take in the whole lines after the last reading; return whether there were any."""
         path, came = self.folder.metrics, False
         file.seek(self._offset)
         for number, size, event in whole_lines(file, path, first=self._lines + 1):
@@ -71,7 +71,7 @@ class Tail:
             self.effective = event["report"].get("effective_ratio", self.effective)
 
     def eta(self, rollouts: int) -> float | None:
-        """Return the seconds left to a number of rollouts, at the pace seen; None while there is none."""
+        """Return the seconds left to a number of rollouts, at the pace so far; None before there is one."""
         if self._first is None or self.rollouts <= self._first[1]:
             return None
         pace = (time.monotonic() - self._first[0]) / (self.rollouts - self._first[1])
