@@ -20,10 +20,9 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from fuzz.mutations import changed, edited, scalars, values  # noqa: E402
 from fuzz.tally import count  # noqa: E402
-from neyman.errors import ArgumentError, NeymanError, StateError  # noqa: E402
+from neyman.errors import ArgumentError, NeymanError  # noqa: E402
 from neyman.replay import Trace, read_logs  # noqa: E402
 from neyman.tasks import load_problems  # noqa: E402
-from replay.records import drifting  # noqa: E402
 
 Rows = list[dict[str, Any]]
 
@@ -227,24 +226,5 @@ def test_problems_with_edited_bytes_or_other_values(folder: Path, rows: Rows, su
             answers = [row.get("answer") for row in damaged]
             assert said or not any(isinstance(a, float) and not math.isfinite(a) for a in answers)
         count(f"task data, {suffix}", "refused" if said else "read")
-
-    try_one()
-
-
-@pytest.fixture(scope="module")
-def saved_trace(folder: Path) -> bytes:
-    path = folder / "trace.npz"
-    drifting(prompts=5, visits=2).save(path)
-    return path.read_bytes()
-
-
-def test_saved_traces_with_edited_bytes(folder: Path, saved_trace: bytes) -> None:
-    path = folder / "trace.npz"
-
-    @given(edited(saved_trace))
-    def try_one(data: bytes) -> None:
-        path.write_bytes(data)
-        _, said = refusal(lambda: Trace.load(path), path, StateError)
-        count("saved trace", "refused" if said else "read")
 
     try_one()

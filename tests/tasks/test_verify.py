@@ -86,7 +86,6 @@ def test_a_worker_that_dies_or_a_judge_that_raises_gives_no_verdict(judge):
         assert verifier.verify(said, ["a"] * 5, []) == [None, True, None, None, None]
         assert verifier.counts == {"judged": 1, "timeouts": 0, "memory": 1, "deaths": 1, "errors": 2}
         assert verifier.last_error.startswith("MemoryError")
-        assert verifier.metrics()["verifier/deaths"] == 1.0
 
 
 def test_a_judge_beyond_its_memory_has_no_verdict_and_its_worker_is_replaced(judge):

@@ -22,18 +22,6 @@ def shown_size(size: int) -> str:
     return f"{size:,} bytes" if size % 2**20 else f"{size // 2**20} MiB"
 
 
-class TooLargeError(ValueError):
-    """A file has more bytes than are read at once.
-
-    Args:
-        size: its bytes.
-        limit: those that are read.
-    """
-
-    def __init__(self, size: int, limit: int) -> None:
-        super().__init__(f"it has {size:,} bytes, more than the limit of {shown_size(limit)}")
-
-
 def read_bytes(path: Path, limit: int = LARGEST_FILE) -> bytes:
     """Return a file's content.
 
@@ -43,13 +31,14 @@ def read_bytes(path: Path, limit: int = LARGEST_FILE) -> bytes:
 
     Raises:
         OSError: it cannot be read.
-        TooLargeError: it is larger; a ValueError.
+        ValueError: it is larger.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(limit + 1) if size <= limit else b""
-    if max(size, len(data)) > limit:  # what grows while it is read, and what has no size, counts as well
-        raise TooLargeError(max(size, len(data)), limit)
+    size = max(size, len(data))  # it may grow while it is read, and a pipe has no size
+    if size > limit:
+        raise ValueError(f"it has {size:,} bytes, more than the limit of {shown_size(limit)}")
     return data
 
 

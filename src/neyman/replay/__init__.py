@@ -1,4 +1,4 @@
-"""Replay: what would each strategy have spent, and got, on a run that was recorded?"""
+"""Replay of a recorded run: the rollouts that each strategy would have spent on it, and their yield."""
 
 from neyman.replay._columns import ROLES as ROLES
 from neyman.replay._difficulty import BetaDifficulty as BetaDifficulty

@@ -1,4 +1,4 @@
-"""The account of one replayed run: what its groups were worth, and what they cost."""
+"""The account of one replayed run: the worth of its groups, and their cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from neyman.replay._trace import Trace
 from neyman.step.batch import Batch
 from neyman.step.messages import GroupReport
 
-# From this share of trained groups on, being of the full size is what the strategy means.
+# From this share of trained groups on, the full size is the strategy's intention.
 _FIXED = 0.95
 _SERIES = ("passes", "rollouts", "groups", "effective", "full", "rounds")
 
@@ -26,8 +26,8 @@ class Account:
     """Gathers the steps of one run and turns them into figures.
 
     Args:
-        trace: what was recorded.
-        draws: what this run draws from.
+        trace: the record.
+        draws: the outcomes of this run.
         group_size: k.
     """
 
@@ -61,8 +61,8 @@ class Account:
         """Take in a closed step.
 
         Args:
-            batch: what it trains on.
-            reports: what became of its groups.
+            batch: the step's batch.
+            reports: the outcomes of its groups.
             opened: prompts with the time at which each was opened, in passes.
             visits: the visit that each prompt's rollouts were drawn from.
             clock: the time at the step's end.
@@ -87,7 +87,7 @@ class Account:
         self.stop_reasons[reason] = self.stop_reasons.get(reason, 0) + 1
 
     def _signal(self, report: GroupReport, visit: int | None) -> None:
-        """Weigh the signal of groups that a verdict finished, against that of groups that one gave up."""
+        """Weigh the signal of groups that a verdict completed, against that of groups that one abandoned."""
         s, n, k = report.successes, report.trials, self._k
         if report.outcome in ("trained", "surplus", "carried") and n >= 2:
             self._kept += s * (n - s) / (n * (n - 1)) * k * (k - 1)

@@ -1,4 +1,4 @@
-"""Rows of any format gathered into a trace: prompts told apart, visits put in order."""
+"""A trace from rows of any format: prompts by their keys, visits in order."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from neyman.replay._trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What orders the visits.
+    """The order of the visits.
 
     Args:
         kind: "visit" numbers the visits of each prompt, "step" the steps of the run; "none" is unknown.
         column: the column that holds it.
-        where: the file that said so, for errors.
+        where: the file, for errors.
     """
 
     kind: str
@@ -31,7 +31,7 @@ class Timing:
 
 
 class TraceBuilder:
-    """Gathers rows; what is kept of each is 48 bytes, whatever its prompt and completion hold.
+    """Gathers rows, in 48 bytes each, however long their prompts and completions are.
 
     Args:
         keep_texts: keep each prompt's first text.
@@ -48,10 +48,10 @@ class TraceBuilder:
         self.has_rollouts = True
 
     def timing(self, timing: Timing) -> None:
-        """Say what orders the visits of the rows to come.
+        """Set the order of visits of the rows to come.
 
         Raises:
-            ArgumentError: an earlier file said otherwise.
+            ArgumentError: an earlier file has another.
         """
         before = self._timing
         if before is not None and before.kind != timing.kind:
@@ -89,14 +89,14 @@ class TraceBuilder:
 
     @property
     def timing_words(self) -> str:
-        """What orders the visits, in words."""
+        """The order of the visits, in words."""
         return "no order of visits" if self._timing is None else _words(self._timing)
 
     def build(self, files: str) -> Trace:
         """Return the trace.
 
         Args:
-            files: where the rows came from, for the error.
+            files: of the rows, for the error.
 
         Raises:
             ArgumentError: no rollout with a result.

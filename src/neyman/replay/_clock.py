@@ -1,4 +1,4 @@
-"""The virtual clock: what was spent, and which recorded visit of a prompt is current."""
+"""The virtual clock: the rollouts and tokens spent, and the current visit of a prompt."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from neyman.replay._trace import Trace
 class Clock:
     """Counts rollouts and tokens; its hand is in passes over the prompts.
 
-    A pass is what it costs to give every prompt of the pool one group, whatever they were spent on:
+    A pass is the cost of one group for every prompt of the pool, wherever the rollouts went:
     rollouts / (group size x prompts). So a strategy that spends more a step ages the policy as fast as one
     that takes more steps, and all are compared at equal rollouts.
 
     Args:
-        trace: what was recorded.
+        trace: the record.
         group_size: rollouts of a full group.
     """
 

@@ -1,4 +1,4 @@
-"""What a rollout of a prompt at a recorded visit would have come to: drawn from what was recorded."""
+"""The outcomes of rollouts at a recorded visit, drawn from the record."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Draws:
     """The outcomes that a replay can draw, in an order of each visit that the seed decides.
 
     Within a visit outcomes are drawn without replacement, over all openings of the prompt while that visit is
-    current: a strategy that comes back never sees the same rollout twice. What is asked beyond the recorded
-    trials is drawn with replacement from the rollouts of the two neighbouring visits (of the visit itself where
-    there is no other), or refused.
+    current: a strategy that comes back never gets the same rollout twice. Rollouts beyond the recorded trials are
+    drawn with replacement from the two neighbouring visits (from the visit itself where there is no other), or
+    refused.
 
     Args:
-        trace: what was recorded.
+        trace: the record.
         seed: decides the orders; two strategies under one seed see the same outcomes of a visit in the same
             order.
         beyond: "neighbours" or "refuse".

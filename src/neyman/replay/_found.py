@@ -1,4 +1,4 @@
-"""What was found in the logs, in numbers and in a sentence each."""
+"""The content of logs, in numbers and in sentences."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from neyman.replay._trace import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFound:
-    """What one file is.
+    """One file of a log.
 
     Args:
         path: the file.
         format: its format.
-        columns: role -> column that was read.
-        rows: rows.
+        columns: role -> column.
+        rows: number of rows.
     """
 
     path: str
@@ -29,7 +29,7 @@ class FileFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What the logs hold.
+    """The content of logs.
 
     Args:
         files: one entry per file.
@@ -40,14 +40,14 @@ class Found:
         trials: smallest, median and largest number of rollouts of a visit.
         missing: rollouts without a reward, which were left out.
         repeated: rows of generations that were logged again, which were left out.
-        rewards: how success was told.
-        time: what orders the visits.
+        rewards: the meaning of success.
+        time: the order of the visits.
         has_tokens: whether lengths are known.
         has_rollouts: whether each rollout is known, not only counts.
         never_solved: share of prompts without a success in all of the record.
         always_solved: share of prompts without a failure in all of the record.
         mixed: share of recorded groups that hold both.
-        notes: what a reader should know, a sentence each.
+        notes: cautions, a sentence each.
     """
 
     files: tuple[FileFound, ...]
@@ -72,7 +72,7 @@ class Found:
         return asdict(self)
 
     def sentences(self) -> list[str]:
-        """Return what was found, to be shown to a person."""
+        """Return the content in sentences."""
         formats = sorted({file.format for file in self.files})
         low, middle, high = self.trials
         size = f"{low}" if low == high else f"{low} to {high} (median {middle})"

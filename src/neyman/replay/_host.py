@@ -1,4 +1,4 @@
-"""A host whose engine is the record: every strategy goes through the real controller, on a virtual clock."""
+"""A host whose engine is the record: strategies go through the real controller, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ def replay_strategy(
     seed: int = 0,
     progress: Callable[[float], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Replay one strategy against a record, and return what it would have spent and got.
+    """Replay one strategy against a record.
 
     Every step brings B prompts in shuffled epochs; the strategy may draw others, the pool being all prompts.
     Strategies of fixed spend get B k rollouts a step; those that fill a batch get B k rows to fill and up to
     four times as many rollouts.
 
     Args:
-        trace: what was recorded.
+        trace: the record.
         strategy: any strategy; the controller copies its belief.
         settings: group size, prompts a step, passes.
         seed: decides the order of prompts, of recorded rollouts, and the strategy's own draws.
-        progress: told the share that is done.
+        progress: called with the share that is done.
 
     Returns:
         The run's figures, JSON-safe.
 
     Raises:
-        RunFailedError: a step asked for nothing, so that the clock stands still.
+        RunFailedError: a step asked for no rollout, so that the clock stands still.
 
     Guarantee: the same arguments give the same figures. Two strategies under one seed are brought the same
     prompts in the same order, and see the outcomes of a visit in the same order.
@@ -101,7 +101,7 @@ def replay_strategy(
 
 
 def _epochs(prompts: int, count: int, seed: int) -> Iterator[list[int]]:
-    """Yield ``count`` distinct prompts at a time, each prompt once an epoch; what an epoch leaves over comes first."""
+    """Yield ``count`` distinct prompts at a time, each prompt once an epoch; the rest of an epoch comes first."""
     waiting: list[int] = []
     epoch = 0
     while True:
@@ -137,16 +137,16 @@ def _step(
         if not requests:
             break
         rounds += 1
-        told = list[Outcome]()
+        outcomes = list[Outcome]()
         for request in requests:
             prompt = int(request.prompt_id)
             if prompt not in opened:
                 opened[prompt] = clock.passes
                 visits[prompt] = clock.visit(prompt)
-            outcomes = _generate(request, draws, visits[prompt])
-            clock.spend(len(outcomes), sum(outcome.n_tokens for outcome in outcomes))
-            told += outcomes
-        controller.tell(told)
+            drawn = _generate(request, draws, visits[prompt])
+            clock.spend(len(drawn), sum(outcome.n_tokens for outcome in drawn))
+            outcomes += drawn
+        controller.tell(outcomes)
     batch = controller.finish()
     account.close_step(
         batch, controller.group_reports, opened=opened, visits=visits, clock=clock, rounds=rounds
@@ -155,7 +155,7 @@ def _step(
 
 def _generate(request: Request, draws: Draws, visit: int) -> list[Outcome]:
     successes, tokens = draws.take(visit, len(request.rollout_ids))
-    told = [
+    drawn = [
         Outcome(
             rollout_id=rollout_id,
             prompt_id=request.prompt_id,
@@ -165,8 +165,8 @@ def _generate(request: Request, draws: Draws, visit: int) -> list[Outcome]:
         )
         for rollout_id, success, length in zip(request.rollout_ids, successes, tokens, strict=False)
     ]
-    refused = request.rollout_ids[len(told) :]
-    return told + [
+    refused = request.rollout_ids[len(drawn) :]
+    return drawn + [
         Outcome(
             rollout_id=rollout_id,
             prompt_id=request.prompt_id,

@@ -1,4 +1,4 @@
-"""What a group that was given up would have come to, given its prefix and what is left of its visit."""
+"""The expected outcome of an abandoned group, given its prefix and the rest of its visit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ def expected_rest(
 ) -> tuple[float, float]:
     """Return E[s (k - s)] and the chance of being mixed, had the group been completed to k.
 
-    The rollouts left of the visit are drawn without replacement; where they are fewer than the group needs,
-    the others succeed with probability ``rate``.
+    The rest of the visit is drawn without replacement; where it has fewer rollouts than the group needs, the others
+    succeed with probability ``rate``.
 
     Args:
         successes: of the prefix.

@@ -1,4 +1,4 @@
-"""What a pool's difficulty lets one expect of each way to spend a budget, before anything is run."""
+"""The expected yield of each way to spend a budget on a pool, from its difficulty alone."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class WayPlan:
     """One way to find effective groups of k.
 
     Args:
-        probe: rollouts after which a pure group is given up (`pilot-commit`: one outside its band); k completes
-            every group.
+        probe: rollouts after which a zero-variance group is given up (`pilot-commit`: one outside its band); k
+            completes every group.
         rollouts_per_group: expected rollouts for one effective group.
         saving: of rollouts against dynamic sampling, which completes and discards; negative costs more.
         groups: effective groups that the budget buys; None without a budget.
@@ -51,7 +51,7 @@ class WayPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizePlan:
-    """What to expect at one group size.
+    """The expected yield at one group size.
 
     Args:
         group_size: k.
@@ -60,7 +60,7 @@ class SizePlan:
         always: share that are all successes.
         dead: their sum, the share without signal.
         yield_holds: whether early verdicts at SARA's threshold buy more effective groups than full groups.
-        ways: name -> what it costs: "dynamic-sampling" (uniform allocation generates the same, and trains the
+        ways: name -> cost: "dynamic-sampling" (uniform allocation generates the same, and trains the
             dead groups too), "sara"; "speed" and "pilot-commit" at their presets' defaults; "best probe", "perfect
             choice" (the floor: only effective groups opened).
     """
@@ -74,7 +74,7 @@ class SizePlan:
     ways: dict[str, WayPlan]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content, JSON-safe: what is infinite is None."""
+        """Return the content, JSON-safe: infinite numbers become None."""
         content: dict[str, Any] = _finite(asdict(self))
         return content
 
@@ -82,16 +82,16 @@ class SizePlan:
 def plan(
     difficulty: Difficulty, group_size: int, *, budget: int | None = None, threshold: float = 0.45
 ) -> SizePlan:
-    """Return what a pool of this difficulty lets one expect at one group size.
+    """Return the expected yield of a pool of this difficulty at one group size.
 
     With Q = E[(1-p)^n + p^n] for groups pure after n: completing all costs k / (1 - Q_k) rollouts an effective
     group; giving pure ones up after n costs (k - (k-n) Q_n) / (1 - Q_n). `pilot-commit` gives up all outside a band
-    of pass rates, with Q_n the chance of that. What strategies remember of earlier visits is in none of these.
+    of pass rates, with Q_n the chance of that. No way remembers earlier visits of a prompt.
 
     Args:
         difficulty: of the pool.
         group_size: k >= 2.
-        budget: rollouts, to say what they buy.
+        budget: rollouts to spend on effective groups.
         threshold: SARA's; its probe is the abandon index of a uniform prior, at least 2.
 
     Raises:

@@ -1,4 +1,4 @@
-"""From files to a trace: the format is detected, said, and read in a stream."""
+"""From files to a trace: the format is detected, reported, and read in a stream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_logs(
     """Read the logs of a run.
 
     Formats: TRL's ``log_completions``, verl's rollout dumps, counts per prompt (and visit), and rollouts one a
-    row, as parquet, JSON lines or CSV. A prompt is told apart by its id where there is one, else by its text.
+    row, as parquet, JSON lines or CSV. A prompt is known by its id where there is one, else by its text.
 
     Args:
         paths: files, or folders of them.
@@ -40,7 +40,7 @@ def read_logs(
         keep_texts: also return each prompt's text, for embeddings.
 
     Returns:
-        The trace, what was found, and the texts.
+        The trace, a description of the logs, and the texts.
 
     Raises:
         ArgumentError: a file that cannot be read, with its line and field; rewards that are not binary without
@@ -48,7 +48,7 @@ def read_logs(
         MissingExtraError: a parquet file without pyarrow.
 
     Guarantee: nothing in a file is executed or unpickled. Rows are streamed: memory is 170 bytes a row and 170 a
-    prompt beside the chunk at hand, whatever prompts and completions hold (``benchmarks/memory.py``).
+    prompt beside the rows at hand, however long prompts and completions are (``benchmarks/memory.py``).
 
     Cost: O(rows log rows).
     """
@@ -68,14 +68,14 @@ def read_logs(
 
 @final
 class _Reader:
-    """Reads tables of any layout into one builder, and counts what was left out."""
+    """Reads tables of any layout into one builder, and counts the rows that are left out."""
 
     def __init__(self, threshold: float | None, *, keep_texts: bool) -> None:
         self.builder = TraceBuilder(keep_texts=keep_texts)
         self.threshold = threshold
         self.missing = self.repeated = 0
         self.by_success = self.by_counts = False
-        self._last: bytes | None = None  # digest of the generation that was logged last
+        self._last: bytes | None = None  # digest of the last logged generation
 
     def read(self, table: Table, layout: Layout) -> int:
         """Take in a table and return its rows."""
@@ -185,12 +185,12 @@ def _found(trace: Trace, files: list[FileFound], reader: _Reader) -> Found:
     notes = []
     if trace.is_static:
         notes.append(
-            "every prompt has one visit: a static pool, whose policy does not move; what is asked beyond the recorded "
-            "trials comes from the same trials again, with replacement"
+            "every prompt has one visit: a static pool, whose policy does not move; rollouts beyond the recorded "
+            "trials come from the same trials again, with replacement"
         )
     if len(files) and (trace.trials == 1).all():
         notes.append(
-            "every visit holds one rollout, which tells nothing about groups; name the prompt's id or the step "
+            "every visit holds one rollout, which is no evidence about groups; name the prompt's id or the step "
             "(--columns id=NAME step=NAME) if visits were taken apart"
         )
     return Found(

@@ -1,4 +1,4 @@
-"""Strategies and seeds replayed in processes of their own; what is finished is kept and not done again."""
+"""Strategies and seeds replayed in processes of their own; finished runs are kept and not done again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Replayed:
     Args:
         strategy: the preset's name.
         seed: the seed.
-        figures: what `replay_strategy` returned.
+        figures: as `replay_strategy` returns them.
     """
 
     strategy: str
@@ -65,14 +65,14 @@ def replay_all(
     """Replay strategies with several seeds.
 
     Args:
-        trace: what was recorded.
+        trace: the record.
         strategies: names of presets, with options behind colons (`strategy_for`).
         settings: group size, prompts a step, passes.
         seeds: one run each.
         features: float32 [prompts, F], registered with the beliefs that use features.
-        out: folder for what is finished, one file a run; a later call with the same arguments goes on there.
+        out: folder of the finished runs, one file each; a later call with the same arguments resumes there.
         jobs: processes at once; 1 stays in this one.
-        watch: is told (strategy, seed, share done) of every run, several times a second.
+        watch: called with (strategy, seed, share done) of every run, several times a second.
 
     Returns:
         The runs, strategy after strategy.
@@ -114,7 +114,7 @@ def replay_all(
 
 
 def _key(trace: Trace, strategy: Strategy, settings: Settings, features: Features | None) -> str:
-    """Return a hash of all that a run's figures follow from."""
+    """Return a hash of all inputs of a run's figures."""
     parts = {item.name: getattr(strategy, item.name) for item in fields(strategy)}
     belief = parts.pop("belief")
     parts |= {"belief": [type(belief).__name__, belief.state_dict()], "neyman": [__version__, _VERSION]}
@@ -125,7 +125,7 @@ def _key(trace: Trace, strategy: Strategy, settings: Settings, features: Feature
 
 
 def _place(out: Path, name: str, seed: int) -> Path:
-    # Options may be any text; another one that is written alike has another key.
+    # Options may be any text; two that give one name have different keys.
     return out / f"{re.sub(r'[^A-Za-z0-9+.=_-]', '_', name)}-{seed}.json"
 
 
@@ -209,7 +209,7 @@ def _in_processes(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what a strategy says of its own yield off the terminal: the summary says it for all."""
+    """Keep a strategy's warnings about its own yield off the terminal: the summary covers all strategies."""
     logger = logging.getLogger("neyman")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""What a replay is told: sizes, spans and options, checked once."""
+"""The settings of a replay: sizes, spans and options, checked once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from neyman.replay._draws import BEYOND
 from neyman.replay._trace import Trace
 
 PROMPTS_PER_STEP = 128
-# What a fixed-train strategy may generate, as a multiple of the rows to train on; as the TRL adapter's default.
+# Rollouts that a fixed-train strategy may generate, as a multiple of the rows to train on, as in the TRL adapter.
 BUDGET_FACTOR = 4
 
 
@@ -23,8 +23,8 @@ class Settings:
         group_size: k, rollouts of a full group; at least 2.
         prompts_per_step: B, prompts that the host brings to a step.
         passes: where the replay ends, in passes over the prompts.
-        width: rollouts that the engine runs at once; None runs all that are asked for.
-        beyond: what is asked beyond the recorded trials of a visit: "neighbours" or "refuse".
+        width: rollouts that the engine runs at once; None runs all requested ones.
+        beyond: the source of rollouts beyond the recorded trials of a visit: "neighbours" or "refuse".
 
     Raises:
         ArgumentError: a number outside its range.
@@ -63,7 +63,7 @@ def settings_for(
     width: int | None = None,
     beyond: str = "neighbours",
 ) -> Settings:
-    """Return the settings of a trace's replay: the record's own span and 128 prompts a step unless told otherwise.
+    """Return the settings of a trace's replay: by default the record's own span and 128 prompts a step.
 
     Raises:
         ArgumentError: a number outside its range, or more prompts a step than the record has.

@@ -1,19 +1,17 @@
-"""A recorded run as arrays: what came of every visit of every prompt, and when."""
+"""A recorded run as arrays: the outcomes and the time of every visit of every prompt."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neyman._checks import FloatP, IntP
-from neyman._files.atomic import atomic
-from neyman.errors import ArgumentError, StateError
+from neyman.errors import ArgumentError
 
 _ARRAYS = ("first", "time", "successes", "trials", "tokens", "rollout_success", "rollout_tokens")
 
@@ -21,7 +19,7 @@ _ARRAYS = ("first", "time", "successes", "trials", "tokens", "rollout_success", 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """What was recorded, with one row per visit: the rollouts of one prompt at one time.
+    """A recorded run, with one row per visit: the rollouts of one prompt at one time.
 
     Args:
         first: int64 [P + 1]; the visits of prompt q are ``first[q] .. first[q + 1] - 1``, by rising time.
@@ -32,7 +30,7 @@ class Trace:
         rollout_success: uint8 [sum of trials], each rollout's outcome, visit after visit; None where only
             counts are known.
         rollout_tokens: int64 [sum of trials], beside it; None where unknown.
-        passes: what the record spans, in passes.
+        passes: the span of the record, in passes.
 
     Raises:
         ArgumentError: no visits, or arrays that do not fit one another.
@@ -96,25 +94,3 @@ class Trace:
             value = getattr(self, name)
             digest.update(name.encode() + (b"-" if value is None else np.ascontiguousarray(value).tobytes()))
         return digest.hexdigest()
-
-    def save(self, path: Path) -> None:
-        """Write the arrays, so that other processes read them without the logs; the file is whole or not there."""
-        arrays: dict[str, Any] = {name: v for name in _ARRAYS if (v := getattr(self, name)) is not None}
-        with atomic(path) as file:
-            np.savez(file, passes=np.float64(self.passes), **arrays)
-
-    @classmethod
-    def load(cls, path: Path) -> Trace:
-        """Read what `save` wrote.
-
-        Raises:
-            StateError: the file is damaged.
-        """
-        try:
-            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in _ARRAYS if name in file}
-                return cls(passes=float(file["passes"]), **arrays)
-        except Exception as error:
-            raise StateError(
-                f"{path} cannot be read as a saved trace ({type(error).__name__}: {error}): replay the logs again"
-            ) from error

@@ -15,7 +15,7 @@ _WORDS = {"true": 1.0, "false": 0.0, "": math.nan, "nan": math.nan, "none": math
 
 
 def number(value: Any, where: str) -> float:
-    """Return a number; NaN for what is absent.
+    """Return a number; NaN for an absent value.
 
     Raises:
         ArgumentError: anything else, or an infinite one.
@@ -53,7 +53,7 @@ def outcome(reward: float, threshold: float | None, where: str) -> int:
     """Return 1 or 0 for a reward that is not NaN.
 
     Raises:
-        ArgumentError: without a threshold, a reward that is not binary; both ways out are named.
+        ArgumentError: without a threshold, a reward that is not binary; the message names both remedies.
     """
     if threshold is not None:
         return int(reward >= threshold)
@@ -62,13 +62,13 @@ def outcome(reward: float, threshold: float | None, where: str) -> int:
     if min(abs(reward), abs(reward + 1.0)) <= _TOLERANCE:
         return 0
     raise ArgumentError(
-        f"{where}: the reward {reward:g} is not binary (1 for success, 0 or -1 for failure); say from where on it is a "
+        f"{where}: the reward {reward:g} is not binary (1 for success, 0 or -1 for failure); set the threshold of a "
         "success (--success-threshold 0.5), or name the column of the verified outcome (--columns success=NAME)"
     )
 
 
 def key_of(value: Any, where: str) -> bytes:
-    """Return 16 bytes that tell prompts apart, whatever their length; messages by their content.
+    """Return 16 bytes that identify a prompt, of any length; messages by their content.
 
     Raises:
         ArgumentError: no prompt.
@@ -88,7 +88,7 @@ def text_of(value: Any) -> str:
 
 
 def words_of(value: Any) -> str:
-    """Return what a prompt says, for embeddings: the content of its messages, or its text."""
+    """Return a prompt's words, for embeddings: the content of its messages, or its text."""
     if isinstance(value, list):
         parts = [m.get("content") for m in value if isinstance(m, dict)]
         return "\n".join(part if isinstance(part, str) else text_of(part) for part in parts if part)

@@ -1,6 +1,6 @@
 """Prompts with verified answers, and the embedded policy that needs no download.
 
-What needs an extra imports it when it is called; importing this package loads NumPy and SciPy only.
+Extras are imported by the functions that need them; importing this package loads NumPy and SciPy only.
 """
 
 from neyman.tasks import rules as rules

@@ -1,9 +1,9 @@
 """The process in which one judge runs, by `main`; its arguments are ``module:function seconds bytes [module ...]``.
 
-Reads requests from standard input (4 bytes of length, then JSON ``[completion, answer, metadata]``), answers
-each with one line of JSON on what was standard output. What the judge itself prints goes nowhere, so it cannot
-break the protocol. A judge that hangs is killed from outside; should the parent itself die meanwhile, the
-limit on processor seconds, raised before each request, ends the process also where no Python code runs.
+Reads requests from standard input (4 bytes of length, then JSON ``[completion, answer, metadata]``), and answers each
+with one line of JSON on the original standard output. The judge's own prints are discarded, so that they cannot break
+the protocol. A judge that hangs is killed from outside; should the parent itself die meanwhile, the limit on processor
+seconds, raised before each request, ends the process also where no Python code runs.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def _read(stream: BinaryIO) -> Any:
     return json.loads(body)
 
 
-def _say(output: int, **reply: Any) -> None:
+def _reply(output: int, **reply: Any) -> None:
     os.write(output, json.dumps(reply).encode() + b"\n")
 
 
 def decided(verdict: Any) -> bool | None:
-    """Take True, False, 1, 0 and None for a verdict: the truth of anything else (NaN, "False", 0.3) says nothing.
+    """Take True, False, 1, 0 and None for a verdict: the truth of other values (NaN, "False", 0.3) means nothing.
 
     >>> decided(1), decided(False), decided(None)
     (True, False, None)
@@ -87,7 +87,7 @@ def decided(verdict: Any) -> bool | None:
 
 
 def main() -> None:
-    """Import the judge and what it will need, then serve requests until standard input ends."""
+    """Import the judge and its modules, then serve requests until standard input ends."""
     path, seconds, limit, preload = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     output = os.dup(1)
     void = os.open(os.devnull, os.O_WRONLY)
@@ -96,16 +96,16 @@ def main() -> None:
         judge = resolve(path)
         for module in preload:
             importlib.import_module(module)
-    except Exception as error:  # noqa: BLE001 - whatever the import raised is reported to the parent
-        _say(output, fatal=f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS])
+    except Exception as error:  # noqa: BLE001 - any error of the import is reported to the parent
+        _reply(output, fatal=f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS])
         return
     _limit_memory(limit)
     os.dup2(void, 2)
-    _say(output, ready=True)
+    _reply(output, ready=True)
     while (request := _read(sys.stdin.buffer)) is not None:
         _limit_processor(2.0 * seconds + 5.0)
         try:
-            _say(output, verdict=decided(judge(*request)))
-        except Exception as error:  # noqa: BLE001 - a judge that raises gives no verdict, and says why
-            said = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
-            _say(output, error=said, memory=isinstance(error, MemoryError))
+            _reply(output, verdict=decided(judge(*request)))
+        except Exception as error:  # noqa: BLE001 - a judge that raises gives no verdict, and the reason
+            reason = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
+            _reply(output, error=reason, memory=isinstance(error, MemoryError))

@@ -1,7 +1,7 @@
-"""Prompts with verified answers: what a task is, how it becomes a dataset, how verdicts become rewards.
+"""Tasks: prompts with verified answers, as datasets for trainers, and verdicts as rewards.
 
-A verifier answers True, False or None. None means "could not be judged" (the checker timed out or died);
-it reaches the trainer as a missing reward and is never turned into reward 0.
+A verifier returns True, False or None. None means "could not be judged" (the checker timed out or died); it reaches the
+trainer as a missing reward and never becomes reward 0.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Task:
 
 @runtime_checkable
 class Verifier(Protocol):
-    """Anything that can tell whether completions answer their problems."""
+    """A judge of whether completions answer their problems."""
 
     def verify(
         self, completions: Sequence[str], answers: Sequence[str], problems: Sequence[Problem]
@@ -203,17 +203,17 @@ def to_dataset(problems: Iterable[Problem], duplicates: Duplicates = "refuse") -
 
 
 def completion_text(completion: str | Sequence[Message]) -> str:
-    """Return what a model said: the text itself, or the content of its last assistant message.
+    """Return a completion's text: the text itself, or the content of its last assistant message.
 
     >>> completion_text([{"role": "assistant", "content": "42"}])
     '42'
     """
     if isinstance(completion, str):
         return completion
-    spoken = [message for message in completion if message.get("role", "assistant") == "assistant"]
-    if not spoken:
+    replies = [message for message in completion if message.get("role", "assistant") == "assistant"]
+    if not replies:
         return ""
-    content = spoken[-1].get("content")
+    content = replies[-1].get("content")
     if isinstance(content, str) or content is None:
         return content or ""
     return "".join(part.get("text") or "" for part in content if isinstance(part, Mapping))
@@ -228,9 +228,9 @@ def reward_function(verifier: Verifier, *, name: str | None = None) -> RewardFun
 
     Returns:
         A function ``(prompts, completions, answer, **columns) -> list[float | None]`` for plain and
-        conversational completions. Of a verifier that says why it gave no verdict (``explained``, as
-        `KillableVerifier` has it) the reason comes with it, as a `neyman.MissingReward`; so does what a verifier
-        returned that is no verdict (0.3, NaN, "True"; 1 and 0 are).
+        conversational completions. Where a verifier explains missing verdicts (``explained``, as
+        `KillableVerifier` has it) they come with the reason, as a `neyman.MissingReward`; so do values that are no
+        verdict (0.3, NaN, "True"; 1 and 0 are verdicts).
 
     Raises:
         ArgumentError: when called, if the verifier returns another number of verdicts than it got completions.

@@ -25,7 +25,7 @@ _LONGEST = 2**31 - 1  # the csv module takes no larger limit everywhere
 
 def _field(table: Table, row: Row, name: str) -> Any:
     if name not in row.values:
-        # Lines have fields of their own; of parquet no more was read than was asked for.
+        # Lines have fields of their own; of parquet only the wanted columns were read.
         names = row.values if row.unit == "line" else table.columns
         there = ", ".join(repr(key) for key in list(names)[:12])
         raise ArgumentError(f"{row.where()}: field {name!r} is missing; the fields there are {there}")
@@ -77,7 +77,7 @@ def load_problems(
         answer: name of the field with the answer: text, or a finite number.
         metadata: further fields to keep with each problem.
         split: of a folder that holds several.
-        duplicates: what to do with rows of equal prompt and answer: "refuse", "drop", "number".
+        duplicates: the treatment of rows of equal prompt and answer: "refuse", "drop", "number".
         max_line_bytes: longest line, and longest CSV record, of a text file; below 2 GiB.
 
     Returns:

@@ -1,9 +1,9 @@
 """Tasks of reasoning-gym: any generator by name, with graded difficulty, scored by its own ``score_answer``.
 
-The scorer needs the whole entry. A problem carries it where it survives JSON unchanged; where it does not, the
-judge makes it again from the generator's name, configuration, seed and index. (Making it again always would
-not do: some generators depend on the order of sets, which differs between processes.) Scores run in killable
-workers: some scorers evaluate what the model wrote.
+The scorer needs the whole entry. A problem carries it where JSON keeps it unchanged; elsewhere the judge makes it again
+from the generator's name, configuration, seed and index. (Some generators depend on the order of sets, which differs
+between processes, so that an entry is only made again where it has to be.) Scores run in killable workers, because
+some scorers evaluate the model's text as code.
 """
 
 from __future__ import annotations
@@ -183,10 +183,10 @@ def reasoning_gym_task(
 def judge_entry(completion: str, answer: str, metadata: dict[str, Any]) -> bool:
     """Score a completion with its generator's ``score_answer``: success from `SUCCESS_SCORE` up.
 
-    What stands between the last ``<answer>`` and ``</answer>`` is judged; without such tags, the whole text.
+    The text between the last ``<answer>`` and ``</answer>`` is judged; without such tags, the whole completion.
 
     Args:
-        completion: what the model wrote.
+        completion: the model's text.
         answer: the reference; must be the generator's.
         metadata: of a problem made by `reasoning_gym_task`.
 
@@ -207,13 +207,13 @@ def judge_entry(completion: str, answer: str, metadata: dict[str, Any]) -> bool:
                 "the task was made: another version of reasoning-gym, or a generator that depends on the order "
                 "of sets (start Python with PYTHONHASHSEED=0)"
             )
-    said = extract_answer(completion)
+    given = extract_answer(completion)
     try:
-        score = generator.score_answer(completion.strip() if said is None else said, entry)
+        score = generator.score_answer(completion.strip() if given is None else given, entry)
     except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 - scorers raise on text of another form than they expect: that is wrong
-        # Unless the scorer cannot even score its own answer: then nothing was judged.
+        # A scorer that cannot score its own answer either has judged nothing, and raises here.
         generator.score_answer(answer, entry)
         return False
     return bool(score >= SUCCESS_SCORE)

@@ -1,11 +1,11 @@
 """The embedded default task: digit rules of graded difficulty, learnable by a model of 0.1M parameters.
 
 A prompt is a family letter, four digits and "="; the answer is four digits. Each of the 16 families is one
-way of reordering the digits and one way of changing each digit. How hard a prompt is for the starting policy
-is set by what the policy was shown: a demonstration for (family, first digit) is right with probability
-p*(family, first digit); otherwise the digit at the family's weak place is the one that *another family's
-rule* would write there, a plausible slip. A policy warm-started on such demonstrations answers right about as
-often as it was shown the right answer, so success rates spread from 0 to 1 as the table p* says.
+way of reordering the digits and one way of changing each digit. The difficulty of a prompt for the starting policy
+is set by its demonstrations: one for (family, first digit) is right with probability p*(family, first digit);
+otherwise the digit at the family's weak place is the one that *another family's rule* would write there, a plausible
+slip. A policy warm-started on such demonstrations answers right about as often as its demonstrations did, so success
+rates spread from 0 to 1 as the table p* sets.
 
 One digit slips, not the whole answer: a model that must decide anew at each digit which of two rules to
 follow needs far longer to learn to stay with its choice, and until it has, right answers are too rare.
@@ -27,7 +27,7 @@ IntND = NDArray[np.int64]
 
 FAMILIES = "ABCDEFGHIJKLMNOP"
 DIGITS = 4
-# A family letter, the digits, "=": everything that a prompt or an answer is written in.
+# A family letter, the digits, "=": all characters of prompts and answers.
 ALPHABET = "0123456789" + FAMILIES + "="
 # Four digits and the end-of-text token: the shortest max_completion_length at which exact rates hold.
 COMPLETION_TOKENS = DIGITS + 1
@@ -38,7 +38,7 @@ _ORDERS = np.array([[0, 1, 2, 3], [3, 2, 1, 0], [1, 2, 3, 0], [1, 0, 3, 2]])
 _CHANGES = np.array([[(a * d + b) % 10 for d in range(10)] for a, b in ((1, 0), (1, 1), (-1, 9), (1, 5))])
 # Beta parameters of the spread of p* over the 160 cells; means 0.20, 0.50, 0.75.
 _SPREAD = {"hard": (0.25, 1.0), "ushape": (0.35, 0.35), "easy": (1.2, 0.4)}
-# A slip is what the family three letters on would write: never the same rule, often another digit.
+# A slip follows the family three letters on: never the same rule, often another digit.
 _PARTNER = 3
 
 
@@ -64,7 +64,7 @@ def demonstrated_rates(regime: str = "hard", seed: int = 0) -> FloatP:
 
     The 160 values are the quantiles (i + 1/2) / 160 of a Beta distribution, so their mean and spread do not
     depend on the seed; the seed decides which cell gets which, half by its family and half by itself, so
-    that what is seen of a family says something about its other prompts, but not all.
+    that outcomes of a family are evidence about its other prompts, but do not settle them.
 
     Args:
         regime: "hard" (mean 0.2, most near 0), "ushape" (mean 0.5, most near 0 or 1) or "easy" (mean 0.75).
@@ -189,7 +189,7 @@ def rules_task(regime: str = "hard", *, train_size: int = 1024, test_size: int =
 
 
 def features(problems: Sequence[Problem]) -> FloatP:
-    """Describe rule problems by what a person sees in the prompt: one-hot family, one-hot first digit.
+    """Describe rule problems by the visible parts of the prompt: one-hot family, one-hot first digit.
 
     Args:
         problems: problems of `rules_task`.

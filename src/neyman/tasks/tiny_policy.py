@@ -38,7 +38,7 @@ _ROPE_THETA = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
-    """What a tiny policy is and how it is warm-started.
+    """The size of a tiny policy, and its warm start.
 
     Attributes:
         alphabet: the characters it can read and write, each once.
@@ -216,7 +216,7 @@ def warm_start(
 
 
 def cache_folder() -> Path:
-    """Return where built policies are kept: ``$XDG_CACHE_HOME/neyman``, by default ``~/.cache/neyman``."""
+    """Return the folder of built policies: ``$XDG_CACHE_HOME/neyman``, by default ``~/.cache/neyman``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "neyman"
 
 
@@ -240,8 +240,8 @@ def build_policy(
     It is filled beside its place and moved there at once: an interrupted build leaves nothing that looks whole.
 
     Args:
-        config: what to build.
-        demonstrations: what to teach, see `warm_start`.
+        config: the policy's size and warm start.
+        demonstrations: of the right answers, see `warm_start`.
         name: names the demonstrations; must change when they do.
         cache: folder of built policies; `cache_folder` by default.
         progress: see `warm_start`; not called when the cache holds the policy.
@@ -320,7 +320,7 @@ def load_policy(folder: str | Path) -> tuple[Any, Any]:
 def exact_success_rates(
     model: Any, tokenizer: Any, problems: Sequence[Problem], *, batch_size: int = 1024
 ) -> FloatP:
-    """Compute each problem's success rate exactly, where the answer can be said in one way only.
+    """Compute each problem's success rate exactly, where the answer has one tokenization only.
 
     p(problem) = prod_t pi(answer token t | prompt, answer tokens before t) * pi(end | prompt, answer),
     at temperature 1 over the whole vocabulary, by teacher-forced forward passes.
@@ -359,7 +359,7 @@ def exact_success_rates(
             for p, item in zip(prompts, part, strict=True)
         ]
         length = max(map(len, rows))
-        # Padding on the right is behind everything that is read: causal attention needs no mask.
+        # Padding stands behind all tokens that count: causal attention needs no mask.
         ids = torch.tensor([row + [end] * (length - len(row)) for row in rows], device=model.device)
         with torch.no_grad():
             logits = model(ids[:, :-1], use_cache=False).logits.double()

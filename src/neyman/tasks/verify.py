@@ -1,9 +1,8 @@
 """Verifiers: exact match in this process, and any other judge in worker processes that can be killed.
 
-Symbolic checkers hang on some model outputs. Alarms do not help (they work in the main thread only, and not
-inside C code); a thread cannot be ended. So such a judge runs in a process of its own: when it takes longer
-than its time, or more than its memory, or dies, its process is replaced, the verdict is None, and the case is
-counted.
+Symbolic checkers hang on some model outputs. Alarms do not help (they work in the main thread only, and not inside C
+code), and a thread cannot be ended. So such a judge runs in a process of its own: when it exceeds its time or memory,
+or dies, its process is replaced, the verdict is None, and the case is counted.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _START = f"from {_judge.__name__} import main; main()"
 
 @final
 class ExactMatch:
-    r"""Right means: the same text, up to white space at the ends and its kind and amount inside.
+    r"""Exact match of texts, up to white space at the ends and its kind and amount inside.
 
     >>> ExactMatch().verify([" 4  2\n", "42"], ["4 2", "4 2"], [])
     [True, False]
@@ -54,7 +53,7 @@ class ExactMatch:
     ) -> list[bool | None]:
         """Compare each completion with its answer."""
         del problems
-        return [said.split() == meant.split() for said, meant in zip(completions, answers, strict=True)]
+        return [given.split() == right.split() for given, right in zip(completions, answers, strict=True)]
 
 
 # Not by `neyman._jobs`: a judge's process is killed by the clock, alone and with all that the judge started, while
@@ -63,7 +62,7 @@ class _Worker:
     """One judge process; at most one request is out at a time."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        # What it says before it is ready explains why it did not start; the judge's own noise goes nowhere.
+        # Its output before it is ready explains a failed start; the judge's own output is discarded.
         self.noise = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the worker
         # A session of its own: Ctrl-C in the terminal must reach the trainer, not tear verdicts down.
         self.process = subprocess.Popen(  # noqa: S603 - our own module under this interpreter, no shell
@@ -101,10 +100,10 @@ class _Worker:
         return reply
 
     def complaint(self) -> str:
-        """Return the end of what the process wrote to standard error while it started."""
+        """Return the end of the standard error of a process that started."""
         self.noise.seek(0)
         return (
-            self.noise.read().decode(errors="replace").strip()[-800:] or "it ended, or said nothing in time"
+            self.noise.read().decode(errors="replace").strip()[-800:] or "it ended, or did not reply in time"
         )
 
     def kill(self) -> None:
@@ -113,24 +112,22 @@ class _Worker:
 
 
 def _end(process: subprocess.Popen[bytes], noise: IO[bytes]) -> None:
-    # It leads a session, so its group holds what the judge started; its number is its own until it is collected.
+    # It leads a session, so its group holds the judge's own children; its number is its own until it is collected.
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout, noise):
-        # What was still buffered for a process that is gone cannot be written any more.
+        # Bytes still buffered for a process that is gone cannot be written any more.
         with contextlib.suppress(OSError):
             if pipe is not None:
                 pipe.close()
 
 
 def _readable(workers: Iterable[_Worker], seconds: float) -> set[_Worker]:
-    """Wait for the first reply, and return the workers that have one.
-
-    Unlike ``select.select`` this takes any file descriptor; a trainer with many files open has some above 1,023.
-    """
+    """Wait for the first reply, and return the workers that have one."""
+    # Not select.select: a trainer with many files open has descriptors above 1,023, its limit.
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.output, selectors.EVENT_READ, worker)
@@ -208,13 +205,13 @@ class KillableVerifier:
         Raises:
             RunFailedError: a worker cannot start, e.g. because the judge cannot be imported.
         """
-        said = self.explained(completions, answers, problems)
-        return [None if isinstance(verdict, MissingReward) else verdict for verdict in said]
+        verdicts = self.explained(completions, answers, problems)
+        return [None if isinstance(verdict, MissingReward) else verdict for verdict in verdicts]
 
     def explained(
         self, completions: Sequence[str], answers: Sequence[str], problems: Sequence[Problem]
     ) -> list[bool | MissingReward]:
-        """Judge as `verify` does, and say why there is no verdict where there is none."""
+        """Judge as `verify` does, with the reason where there is no verdict."""
         rows: dict[bytes, list[int]] = {}
         metadata = [item.metadata for item in problems] if problems else [{}] * len(completions)
         for index, request in enumerate(zip(completions, answers, metadata, strict=True)):
@@ -259,7 +256,7 @@ class KillableVerifier:
     def _collect(
         self, out: dict[_Worker, tuple[bytes, float]], done: dict[bytes, tuple[bool | None, str]]
     ) -> None:
-        """Wait for the next reply or deadline, and move what is decided from ``out`` to ``done``."""
+        """Wait for the next reply or deadline, and move the decided requests from ``out`` to ``done``."""
         wait = min(deadline for _, deadline in out.values()) - time.monotonic()
         readable = _readable(out, max(0.0, wait))
         for worker, (body, deadline) in list(out.items()):
@@ -305,10 +302,6 @@ class KillableVerifier:
                 )
             self._workers.append(worker)
 
-    def metrics(self) -> dict[str, float]:
-        """Return the counts, named for a trainer's log."""
-        return {f"verifier/{name}": float(count) for name, count in self.counts.items()}
-
     def close(self) -> None:
         """End the worker processes; they start again when needed."""
         with self._lock:
@@ -340,7 +333,7 @@ def judge_math(completion: str, answer: str, metadata: dict[str, Any]) -> bool:
     Its own timeouts are off (they use alarms): call it through `MathVerify`, which bounds it from outside.
 
     Args:
-        completion: what the model wrote; the last boxed or LaTeX expression or number counts.
+        completion: the model's text; the last boxed or LaTeX expression or number counts.
         answer: the reference, with or without dollar signs.
         metadata: not used.
 
@@ -355,12 +348,12 @@ def judge_math(completion: str, answer: str, metadata: dict[str, Any]) -> bool:
 
     gold = _parse_answer(answer)
     try:
-        said = parse(completion, parsing_timeout=None, raise_on_error=True)
-        return bool(verify(gold, said, timeout_seconds=None, raise_on_error=True))
+        given = parse(completion, parsing_timeout=None, raise_on_error=True)
+        return bool(verify(gold, given, timeout_seconds=None, raise_on_error=True))
     except (MemoryError, RecursionError):
         # Not a wrong answer but one that could not be checked within the limits.
         raise
-    except Exception:  # noqa: BLE001 - what cannot be read as mathematics is wrong
+    except Exception:  # noqa: BLE001 - an answer that cannot be read as mathematics is wrong
         return False
 
 
