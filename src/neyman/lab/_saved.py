@@ -1,4 +1,4 @@
-"""The file of one run in the lab, checked before anything is compared: whole, with every series that reports draw."""
+"""The file of one run in the lab, checked before a comparison: whole, with every series that reports draw."""
 
 from __future__ import annotations
 
@@ -15,14 +15,11 @@ _LARGEST = float(2**53)  # beyond which floats cannot count
 
 
 def read_run(path: Path) -> dict[str, Any]:
-    """Return what `run` returned.
-
-    Args:
-        path: the file that it was written to.
+    """Return the saved result of `run`.
 
     Raises:
-        StateError: it cannot be read, is larger than 64 MiB, or is not what a run writes; the message names the file,
-            what is wrong and the way out.
+        StateError: the file cannot be read, is larger than 64 MiB, or is no result of a run; the message names the
+            file, the fault and the remedy.
     """
     try:
         saved = read_object(path)
@@ -64,7 +61,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _wrong_curve(saved: dict[str, Any]) -> str:
-    """Costs never fall from one evaluation to the next, and accuracies are shares."""
+    """Check that costs never fall from one evaluation to the next, and that accuracies are shares."""
     curve = saved["curve"]
     for name in ("rollouts", "tokens", "step"):
         values = curve[name]

@@ -1,8 +1,8 @@
 """A whole RLVR experiment in one file: prompts, rollouts, verified rewards, strategy, policy gradient, exact test.
 
-One step is: the host brings prompts in its order; the controller says what to generate, in rounds; the tiny
-policy answers, the rule verifies; the controller closes the step; rows with an advantage go through one
-gradient step. Accuracy is exact, by teacher forcing, so curves carry no sampling noise of the test.
+One step: the host brings prompts in its order; the controller requests rollouts, in rounds; the tiny policy answers,
+the rule verifies; the controller closes the step; rows with an advantage go through one gradient step. Accuracy is
+exact, by teacher forcing, so curves carry no sampling noise of the test.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from neyman.step.batch import Batch
 from neyman.step.messages import Budget, Outcome, Request
 from neyman.strategy import ESTIMATORS, Strategy
 
-# What is kept of each evaluation, and of each step.
+# The series of evaluations, and of steps.
 CURVE = ("rollouts", "tokens", "step", "accuracy")
 METRICS = (
     "groups", "groups_opened", "effective_groups", "rounds", "rollouts", "tokens", "rows", "success_rate", "coverage",
     "gradient_norm", "entropy",
 )  # fmt: skip
-# What strategies that discard groups may generate, as a multiple of the rows they train.
+# Rollouts that strategies which discard groups may generate, as a multiple of the rows they train.
 _SPEND = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """Everything that decides a run beside its seed.
+    """The settings of a run, all but its seed.
 
     Attributes:
         regime: "hard", "ushape" or "easy": how success rates are spread at the start.
@@ -59,14 +59,14 @@ class Experiment:
         rollouts: generated in the whole run, at least; the last step may pass it.
         pool: training prompts; 1,024 are visited a few times in a run, 256 many times.
         held_out: test prompts.
-        features: what the belief is told of prompts: "none", "metadata" (one-hot family and first digit) or
+        features: of prompts, for the belief: "none", "metadata" (one-hot family and first digit) or
             "hidden" (the starting policy's state on the prompt, and its entropy there).
         world: names the table of difficulty, the prompts and the warm start.
-        warm_start_steps: how long the starting policy is taught.
+        warm_start_steps: optimiser steps of the starting policy's warm start.
         drift: standard deviation of a random step added to every weight after each update, in learning rates:
             success rates then move by themselves too.
         reward_noise: chance that the verifier's verdict is flipped.
-        failure_tokens: tokens that a wrong answer is charged (a right one: 4), so lengths tell of failure.
+        failure_tokens: tokens that a wrong answer costs (a right one: 4), so that lengths predict failure.
         evaluations: points of the curve after the first.
     """
 
@@ -104,7 +104,7 @@ class Experiment:
 
     @property
     def warm_start(self) -> WarmStart:
-        """How the starting policy is taught."""
+        """The warm start of the starting policy."""
         return WarmStart(regime=self.regime, world=self.world, steps=self.warm_start_steps)
 
 
@@ -119,7 +119,7 @@ def run(
     """Train the tiny policy under a strategy and measure it on the way.
 
     Args:
-        experiment: what to run.
+        experiment: the settings.
         seed: keys the prompts' order and the sampling, by (seed, step, prompt, draw): strategies that ask for
             the same rollouts of the same policy get the same ones.
         strategy: trains under this object in place of the named preset.
@@ -261,7 +261,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What became of some requests: outcomes to tell, answers to train on, and each rollout's entropy."""
+    """The rollouts of some requests: outcomes for the controller, answers to train on, and their entropies."""
 
     outcomes: list[Outcome]
     answers: dict[int, tuple[int, Tensor]]  # rollout id -> prompt and answer tokens
@@ -269,7 +269,7 @@ class Played:
 
 
 def play(policy: Policy, prompts: Prompts, requests: Sequence[Request], experiment: Experiment) -> Played:
-    """Generate and verify what was asked for, all in one batch.
+    """Generate and verify requested rollouts, all in one batch.
 
     Args:
         policy: answers.
@@ -285,13 +285,13 @@ def play(policy: Policy, prompts: Prompts, requests: Sequence[Request], experime
     uniforms = rollout_uniforms(seeds, length + 1)  # the last number is the verifier's
     answers, entropy = policy.generate(prompts.tokens[rows], owner, uniforms[:, :length])
     right = (answers == prompts.answers[rows[owner]]).all(1).numpy()
-    told = right ^ (uniforms[:, length] < experiment.reward_noise)
+    verdicts = right ^ (uniforms[:, length] < experiment.reward_noise)
     ids = [(rollout, request.prompt_id) for request in requests for rollout in request.rollout_ids]
     outcomes = [
         Outcome(
             rollout_id=rollout_id,
             prompt_id=prompt_id,
-            reward=float(told[row]),
+            reward=float(verdicts[row]),
             n_tokens=length if right[row] else experiment.failure_tokens,
         )
         for row, (rollout_id, prompt_id) in enumerate(ids)
@@ -312,7 +312,7 @@ def policy_gradient(
     Args:
         policy: to differentiate.
         prompts: the pool.
-        batch: what to train on.
+        batch: the rows to train on.
         answers: rollout id -> (prompt, answer tokens).
     """
     scale = batch.advantages * batch.weights
@@ -332,7 +332,7 @@ def policy_gradient(
 
 
 def prompt_order(pool: int, prompts: int, seed: int) -> Iterator[list[PromptId]]:
-    """Yield the prompts that the host brings each step: epochs in random order, the same for every strategy."""
+    """Yield each step's prompts: epochs in random order, the same for every strategy."""
     epoch, waiting = 0, list[int]()
     while True:
         while len(waiting) < prompts:

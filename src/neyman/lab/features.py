@@ -1,4 +1,4 @@
-"""What a belief is told of prompts before any rollout."""
+"""Features of prompts, which a belief has before any rollout."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FEATURES = ("none", "metadata", "hidden")
 
 
 def features(kind: str, policy: Policy, prompts: Prompts) -> FloatP | None:
-    """Return what a belief is told of prompts, float64 [prompts, features], or None.
+    """Return features of prompts, float64 [prompts, features], or None.
 
     Args:
         kind: "none"; "metadata": one-hot family and first digit; "hidden": the policy's hidden state on the prompt
-            and the entropy of its first token, standardised, which prefill gives for nothing.
+            and the entropy of its first token, standardised, which a host's prefill computes anyway.
         policy: the starting policy.
         prompts: the pool.
     """

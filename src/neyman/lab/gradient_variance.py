@@ -1,4 +1,4 @@
-"""How much allocation lowers the gradient's variance at a frozen policy: no training, so no luck of training."""
+"""The gradient's variance at a frozen policy under two allocations, free of the luck of training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class VarianceRatio:
     Attributes:
         measured: the ratio.
         error: its Monte Carlo standard error.
-        predicted: what the formula says of the same prompts and counts.
+        predicted: by the formula, from the same prompts and counts.
         uniform: E ||g - E g||^2 under uniform counts, summed over the batches of prompts.
         bias: largest |z| over both strategies and all batches of (mean gradient - exact gradient) along the
             exact gradient: an estimate that is unbiased has it below 4 or so.
@@ -65,7 +65,7 @@ def variance_ratio(
         seed: keys prompts and sampling.
 
     Guarantee: unbiased per strategy; the ratio's error is by the delta method over replicates. It measures one
-    gradient, not what an optimiser makes of many.
+    gradient, not an optimiser's use of many.
 
     Cost: about 15 ms of one core a replicate and strategy.
     """

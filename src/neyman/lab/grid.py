@@ -1,4 +1,4 @@
-"""Many experiments side by side: one JSON file for each run, processes that are reused, and nothing lost on resume."""
+"""Grids of experiments side by side: one JSON file for each run, and finished runs kept on resume."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Where its result is filed, without suffix."""
+        """The path of its result in a grid's folder, without suffix."""
         e = self.experiment
         return f"{e.regime}/{e.strategy}/n{e.group_size}-lr{e.learning_rate:g}-seed{self.seed}"
 
 
 class Watch(Protocol):
-    """Is told how the grid goes."""
+    """An observer of a grid."""
 
     def update(self, done: int, total: int, doing: str) -> None:
-        """Called whenever something ended, and at the start."""
+        """Take in the progress; called at the start, and at the end of each run."""
         ...
 
 
@@ -54,7 +54,7 @@ def grid(
     """Return every run of a comparison; a step has the same number of rows whatever its group size.
 
     Args:
-        base: everything else; its ``prompts * group_size`` rows a step are kept.
+        base: all other settings; its ``prompts * group_size`` rows a step are kept.
         regimes: see `Experiment`.
         strategies: see `Experiment`.
         seeds: each a run.
@@ -62,7 +62,7 @@ def grid(
         group_sizes: each must divide the rows of a step.
 
     Raises:
-        ArgumentError: something named twice, or a group size that does not divide the rows.
+        ArgumentError: a value named twice, or a group size that does not divide the rows.
     """
     rows = base.prompts * base.group_size
     axes: dict[str, Sequence[Any]] = {
@@ -107,17 +107,17 @@ def run_grid(
     """Run every cell that ``out`` does not hold yet.
 
     Args:
-        cells: what to run.
+        cells: the runs.
         out: a file ``out / (name + ".json")`` for each.
         jobs: processes at once.
-        watch: is told how it goes.
+        watch: is called on the way.
         cache: folder of warm-started policies; by default the user's.
 
     Returns:
-        What went wrong, by the cell's name; the others are done.
+        The error of each run that failed, by the cell's name; the others are done.
 
     Raises:
-        StateError: a file holds another run than its name says, or is damaged.
+        StateError: a file holds another run than its name stands for, or is damaged.
 
     Guarantee: results are whole or absent. When this returns or raises, no process that it started is left;
     should this process be killed, its children end at once.
@@ -144,7 +144,7 @@ def run_grid(
 
 
 def load_grid(cells: Sequence[Cell], out: Path) -> list[dict[str, Any]]:
-    """Return the results that are there, in the order of the cells.
+    """Return the results that exist, in the order of the cells.
 
     Raises:
         StateError: a file holds another run than its name says, or is damaged.
@@ -154,7 +154,7 @@ def load_grid(cells: Sequence[Cell], out: Path) -> list[dict[str, Any]]:
 
 
 def _saved(cell: Cell, out: Path) -> dict[str, Any] | None:
-    """Return a cell's result; None where it is not there."""
+    """Return a cell's result; None where it has none."""
     path = out / f"{cell.name}.json"
     if not path.exists():
         return None

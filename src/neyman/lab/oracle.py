@@ -1,4 +1,4 @@
-"""Beliefs that are told exact success rates: of every prompt at any time, or of those that were just rolled out."""
+"""Beliefs with exact success rates: of every prompt at any time, or of those that were just rolled out."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _VERSION = 1
 
 @final
 class OracleBelief(Belief):
-    """Exact success rates, without variance, from a function that is asked anew each time.
+    """Exact success rates, without variance, from a function that is called anew each time.
 
     Args:
         rates: returns the current success rate of each id, float64 [ids].
 
     Guarantee: follows the policy at once, learns nothing from outcomes, and holds no state. Copies share
-    ``rates``: the policy that it speaks of is one.
+    ``rates``, as there is one policy.
 
     Example:
         >>> belief = OracleBelief(lambda ids: np.array([0.25] * len(ids)))
@@ -85,14 +85,14 @@ class OracleBelief(Belief):
 
 @final
 class ToldBelief(Belief):
-    """A belief that is told the exact success rate of each prompt it gets outcomes of, in place of the outcomes.
+    """A belief that learns the exact success rate of each prompt it gets outcomes of, in place of the outcomes.
 
-    What it believes of a prompt is wrong only by what the policy has changed since, so it separates the two things
-    that a predictor lacks: how sharply few rollouts measure, and how old what they measured is.
+    Its error on a prompt is the change of the policy since that prompt's last rollout, so it separates the two errors
+    of a predictor: the noise of few rollouts, and their age.
 
     Args:
-        belief: what learns.
-        oracle: what knows.
+        belief: learns.
+        oracle: has the exact rates.
 
     Example:
         >>> from neyman.beliefs import Counts
@@ -141,11 +141,11 @@ class ToldBelief(Belief):
         self._belief.advance(steps)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of what learns."""
+        """Return the state of the belief that learns."""
         return self._belief.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state of what learns."""
+        """Replace the state of the belief that learns."""
         self._belief.load_state_dict(state)
 
 
@@ -157,7 +157,7 @@ class ExactRates:
         self.forget()
 
     def forget(self) -> None:
-        """Drop what was computed: the policy has changed."""
+        """Drop the computed rates: the policy has changed."""
         self._known: FloatP = np.full(len(self._prompts), np.nan)
 
     def __call__(self, ids: Sequence[PromptId]) -> FloatP:

@@ -93,7 +93,7 @@ class _Block(nn.Module):
         return self.forward_part(x, (share.unsqueeze(-1) * values).sum(0).flatten(-2))
 
     def forward_part(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Add what attention mixed, and the feed-forward part."""
+        """Add the output of attention, and the feed-forward part."""
         x = x + self.out(mixed)
         y: Tensor = x + self.down(functional.silu(self.up(self.between(x))))
         return y

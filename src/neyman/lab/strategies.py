@@ -1,4 +1,4 @@
-"""The lab's strategies by name: every preset, and those that are told exact success rates."""
+"""The lab's strategies by name: every preset, and those with exact success rates."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def build_strategy(
 
     Args:
         name: a preset, "oracle" (the best p(1-p) among 4 times the prompts, exact counts), "vip-oracle" (exact counts
-            for the prompts as they come) or "neyman-told" (`neyman`, told the exact rate of each prompt it tries).
+            for the prompts as they come) or "neyman-told" (`neyman`, with the exact rate of each prompt it tries).
         options: of the preset.
         estimator: how advantages are computed.
         group_size: the experiment's average.
-        oracle: the belief that knows.
+        oracle: the belief with exact rates.
 
     Raises:
         ArgumentError: an unknown name or option.

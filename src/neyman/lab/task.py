@@ -1,9 +1,9 @@
-"""The lab's world: digit rules of graded difficulty, and a policy that starts with the success rates they say.
+"""The lab's world: digit rules of graded difficulty, and a policy that starts with the success rates they set.
 
 A prompt is a family letter, four digits and "="; its one right answer is four digits (`neyman.tasks.rules`). The
 starting policy is taught by demonstrations that are right with probability p*(family, first digit), and
 otherwise follow *another family's rule* throughout: a plausible wrong answer. So its success rates spread from
-0 to 1 as the table p* says, and what it learns on one prompt carries over to others of the family.
+0 to 1 as the table p* sets, and learning on one prompt carries over to others of the family.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Prompts:
     Attributes:
         tokens: int64 [prompts, 6].
         answers: int64 [prompts, 4].
-        metadata: what a person sees in the prompt, one-hot family and first digit, float64 [prompts, 26].
+        metadata: the visible parts of the prompt, one-hot family and first digit, float64 [prompts, 26].
     """
 
     tokens: Tensor
@@ -63,7 +63,7 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmStart:
-    """How the starting policy is taught.
+    """The supervised training of the starting policy.
 
     Attributes:
         regime: "hard" (mean success .2, most prompts near 0), "ushape" or "easy".
@@ -148,7 +148,7 @@ def teach(config: WarmStart, progress: Callable[[int, float], None] | None = Non
     """Teach a fresh policy the demonstrations by supervised learning.
 
     Args:
-        config: what to teach, and how long.
+        config: the demonstrations, and the number of steps.
         progress: called with (steps done, loss) after each step.
 
     Cost: about 35 ms of one core a step at the default batch.
@@ -196,7 +196,7 @@ def starting_policy(
     """Return the warm-started policy, from the cache where it holds it.
 
     Args:
-        config: what it is.
+        config: its warm start.
         cache: folder of built policies; by default the user's cache folder.
         progress: see `teach`; not called when the cache holds the policy.
 
