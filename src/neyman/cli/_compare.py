@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from neyman.lab.grid import Cell
 
 SETTINGS_FILE = "compare.json"
+# Flags that are settings of the lab under the same name.
+_AS_GIVEN = (
+    "rollouts", "pool", "estimator", "features", "world", "drift", "reward_noise", "failure_tokens", "warm_start_steps",
+)  # fmt: skip
 Value = TypeVar("Value")
 
 
@@ -148,15 +152,7 @@ def cells_of(command: CompareCommand) -> list[Cell]:
     base = Experiment(
         prompts=command.rows // sizes[0],
         group_size=sizes[0],
-        rollouts=command.rollouts,
-        pool=command.pool,
-        estimator=command.estimator,
-        features=command.features,
-        world=command.world,
-        drift=command.drift,
-        reward_noise=command.reward_noise,
-        failure_tokens=command.failure_tokens,
-        warm_start_steps=command.warm_start_steps,
+        **{name: getattr(command, name) for name in _AS_GIVEN},
     )
     return grid(
         base,

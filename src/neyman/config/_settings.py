@@ -6,7 +6,7 @@ import difflib
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args
@@ -33,13 +33,11 @@ _OPTIONS = PrimitiveConstructorSpec(
 
 
 def _as_toml(options: dict[str, Any]) -> dict[str, Any]:
-    """Refuse options that cannot be written down, as those of every run are."""
+    """Refuse options that TOML cannot hold, as the options of every run are saved."""
     for name, value in options.items():
-        level = [name, value]
-        while level:
-            for item in level:
-                _check_leaf(name, item)
-            level = [inner for outer in level for inner in _inside(outer)]
+        _check_leaf(name, name)
+        for _, item, _ in _parts(name, value):
+            _check_leaf(name, item)
     return options
 
 
@@ -48,8 +46,6 @@ def _check_leaf(name: str, value: Any) -> None:
         raise ValueError(f"must hold values that TOML has, but {name} is None: leave it out, or write 'none'")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"must hold finite numbers, but {name} has {value}")
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ValueError(f"must hold numbers of 64 bits, but {name} has a larger one")
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode()
@@ -118,34 +114,30 @@ def _kinds(annotation: Any) -> set[Any]:
 
 
 def _check_values(values: Mapping[str, Any]) -> None:
-    """Refuse what cannot be shown or written down: nested too deeply for the stack, or numbers with too many digits."""
+    """Refuse values that cannot be shown or saved: nested too deeply for the stack, or numbers with too many digits."""
     for name, value in values.items():
-        level, depth = [(name, value)], 0
-        while level:
-            for place, item in level:
-                if isinstance(item, int) and not -(2**63) <= item < 2**63:
-                    raise ArgumentError(f"{place} must hold numbers of 64 bits, but has a larger one")
-            level = [inner for outer in level for inner in _named_inside(*outer)]
-            depth += bool(level)
+        for place, item, depth in _parts(name, value):
+            if isinstance(item, int) and not -(2**63) <= item < 2**63:
+                raise ArgumentError(f"{place} must hold numbers of 64 bits, but has a larger one")
             if depth > _DEEPEST:
                 raise ArgumentError(
                     f"{name} is nested deeper than {_DEEPEST} levels; settings are one to three levels deep"
                 )
 
 
-def _named_inside(name: str, value: Any) -> list[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        keys = [(name, key) for key in value]
-        return keys + [
-            (f"{name}.{key}" if isinstance(key, str) else name, item) for key, item in value.items()
-        ]
-    return [(name, item) for item in _inside(value)]
-
-
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return [*value, *value.values()]
-    return list(value) if isinstance(value, list | tuple) else []
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any, int]]:
+    """Yield (place, item, depth) of a value and of all keys and items within, the shallow ones first."""
+    level, depth = [(name, value)], 0
+    while level:
+        inner: list[tuple[str, Any]] = []
+        for place, item in level:
+            yield place, item, depth
+            if isinstance(item, Mapping):
+                inner += [(place, key) for key in item]
+                inner += [(f"{place}.{key}" if isinstance(key, str) else place, x) for key, x in item.items()]
+            elif isinstance(item, list | tuple):
+                inner += [(place, x) for x in item]
+        level, depth = inner, depth + 1
 
 
 def checked(model: type[Settings], values: Mapping[str, Any]) -> Settings:

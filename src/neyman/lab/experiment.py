@@ -22,10 +22,9 @@ from neyman._checks import choice, integer, real
 from neyman.beliefs import PromptId
 from neyman.controller import Controller
 from neyman.errors import ArgumentError
-from neyman.lab._one_thread import one_thread
 from neyman.lab.features import FEATURES, features
 from neyman.lab.oracle import ExactRates, OracleBelief
-from neyman.lab.policy import Policy, rollout_uniforms
+from neyman.lab.policy import Policy, one_thread, rollout_uniforms
 from neyman.lab.strategies import build_strategy
 from neyman.lab.task import Prompts, WarmStart, draw_prompts, starting_policy
 from neyman.randomness import keyed_rng, keyed_seed

@@ -6,8 +6,8 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from hashlib import blake2b
@@ -94,22 +94,16 @@ def replay_all(
             done[name, seed] = kept
     waiting = [run for run in work if run not in done]
 
-    def finished(run: Run, figures: dict[str, Any]) -> None:
-        done[run] = figures
-        if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-            record = {"key": keys[run[0]], "strategy": run[0], "seed": run[1], "figures": figures}
-            record |= {"checksum": _checksum(figures)}
-            write_atomic(_place(out, *run), json.dumps(record, allow_nan=False).encode())
-
     def show(shares: Mapping[Run, float]) -> None:
         now = {**shares, **dict.fromkeys(done, 1.0)}
         watch([(name, seed, now.get((name, seed), 0.0)) for name, seed in work])
 
-    if jobs == 1 or len(waiting) <= 1:
-        _here(trace, settings, features, waiting, finished, show)
-    else:
-        _in_processes(trace, settings, features, waiting, finished, show, jobs=jobs)
+    with closing(_replayed(trace, settings, features, waiting, jobs, show)) as replayed:
+        for run, figures in replayed:
+            done[run] = figures
+            if out is not None:
+                _keep(out, run, keys[run[0]], figures)
+            show({})
     return [Replayed(strategy=name, seed=seed, figures=done[name, seed]) for name, seed in work]
 
 
@@ -127,6 +121,13 @@ def _key(trace: Trace, strategy: Strategy, settings: Settings, features: Feature
 def _place(out: Path, name: str, seed: int) -> Path:
     # Options may be any text; two that give one name have different keys.
     return out / f"{re.sub(r'[^A-Za-z0-9+.=_-]', '_', name)}-{seed}.json"
+
+
+def _keep(out: Path, run: Run, key: str, figures: dict[str, Any]) -> None:
+    name, seed = run
+    record = {"key": key, "strategy": name, "seed": seed, "figures": figures, "checksum": _checksum(figures)}
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomic(_place(out, name, seed), json.dumps(record, allow_nan=False).encode())
 
 
 def _kept(path: Path, key: str) -> dict[str, Any] | None:
@@ -163,14 +164,15 @@ def _one(
     return replay_strategy(trace, strategy, settings, seed=seed, progress=progress)
 
 
-def _here(
+def _replayed(
     trace: Trace,
     settings: Settings,
     features: Features | None,
     waiting: Sequence[Run],
-    finished: Callable[[Run, dict[str, Any]], None],
+    jobs: int,
     show: Callable[[Mapping[Run, float]], None],
-) -> None:
+) -> Generator[tuple[Run, dict[str, Any]]]:
+    """Yield the figures of runs as they end, and show the shares of those under way."""
     due = time.monotonic() + _POLL_SECONDS
 
     def progress(run: Run, share: float) -> None:
@@ -179,22 +181,11 @@ def _here(
             due = time.monotonic() + _POLL_SECONDS
             show({run: share})
 
-    with _quiet():
-        for run in waiting:
-            finished(run, _one(trace, settings, features, run, partial(progress, run)))
-            show({})
-
-
-def _in_processes(
-    trace: Trace,
-    settings: Settings,
-    features: Features | None,
-    waiting: Sequence[Run],
-    finished: Callable[[Run, dict[str, Any]], None],
-    show: Callable[[Mapping[Run, float]], None],
-    *,
-    jobs: int,
-) -> None:
+    if jobs == 1 or len(waiting) <= 1:
+        with _quiet():
+            for run in waiting:
+                yield run, _one(trace, settings, features, run, partial(progress, run))
+        return
     with Processes(shared=(trace, settings, features)) as processes:
         for running, ended in side_by_side(waiting, partial(processes.call, _one), at_once=jobs):
             for run, call in ended:
@@ -203,7 +194,7 @@ def _in_processes(
                     raise type(call.error)(
                         f"the replay of {name}, seed {seed}, failed: {call.error}"
                     ) from call.error
-                finished(run, call.value)
+                yield run, call.value
             show({run: call.share for run, call in running})
 
 

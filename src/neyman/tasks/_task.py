@@ -25,26 +25,10 @@ Duplicates: TypeAlias = Literal["refuse", "number", "drop"]
 # Columns of the dataset that neyman writes itself; metadata may not shadow them or a trainer's own.
 ID_COLUMN = "neyman_id"
 METADATA_COLUMN = "neyman_metadata"
-_RESERVED = frozenset(
-    {
-        "prompt",
-        "answer",
-        ID_COLUMN,
-        METADATA_COLUMN,
-        "prompts",
-        "completion",
-        "completions",
-        "completion_ids",
-        "environment",
-        "environments",
-        "image",
-        "images",
-        "tools",
-        "trainer_state",
-        "log_extra",
-        "log_metric",
-    }
-)
+_RESERVED = {
+    "prompt", "answer", ID_COLUMN, METADATA_COLUMN, "prompts", "completion", "completions", "completion_ids",
+    "environment", "environments", "image", "images", "tools", "trainer_state", "log_extra", "log_metric",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
