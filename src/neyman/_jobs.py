@@ -97,7 +97,7 @@ class Processes:
 
         Args:
             function: at the top level of a module; ``progress`` takes the share that is done, in [0, 1].
-            job: its argument; what can be pickled.
+            job: its argument, which must be picklable.
         """
         worker = next((one for one in self._workers if one.is_free), None) or self._new_worker()
         return Call(worker, function, job)
@@ -173,8 +173,8 @@ class Call:
 
     Attributes:
         share: the share that is done, as last reported.
-        value: what the function returned, once the call is over.
-        error: what went wrong, None while nothing has; errors of other kinds than neyman's, and the end of the
+        value: of the function, once the call is over.
+        error: raised by the function, or None; errors of other kinds than neyman's, and the end of the
             process, become a `RunFailedError`.
     """
 
@@ -212,7 +212,7 @@ def _serve(connection: Connection, shared: tuple[Any, ...]) -> None:
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches the parent, which ends this process in order
-    # What is advice in one's own run would be logged dozens of times here.
+    # Warnings that advise the user of one run would be logged dozens of times here.
     logging.getLogger("neyman").setLevel(logging.ERROR)
     end_with_parent()
     with suppress(EOFError, OSError):  # the parent is gone, and this process about to end with it

@@ -43,7 +43,7 @@ class CompareCommand:
     regimes: str = "hard,ushape"
     """Spreads of difficulty, separated by commas: hard, ushape, easy."""
     strategies: str = "uniform,vip,neyman,oracle"
-    """Presets, and what docs/lab.md names: "oracle", "vip-oracle", "neyman-told"; or "core", or "all"."""
+    """Presets, and those of docs/lab.md: "oracle", "vip-oracle", "neyman-told"; or "core", or "all"."""
     seeds: int = 3
     """How many: first_seed, first_seed + 1, ..."""
     first_seed: int = 0
@@ -61,7 +61,7 @@ class CompareCommand:
     estimator: str = "rloo"
     """rloo, grpo, dr_grpo or reinforce++."""
     features: str = "none"
-    """What beliefs are told of prompts: none, metadata or hidden."""
+    """Features of prompts for the beliefs: none, metadata or hidden."""
     world: int = 0
     """Which table of difficulty, prompts and starting policy."""
     drift: float = 0.0
@@ -69,11 +69,11 @@ class CompareCommand:
     reward_noise: float = 0.0
     """Chance that a verdict is flipped."""
     failure_tokens: int = 4
-    """Tokens that a wrong answer is charged; a right one has 4."""
+    """Tokens that a wrong answer costs; a right one costs 4."""
     warm_start_steps: int = 1500
-    """How long the starting policy is taught."""
+    """Optimiser steps of the starting policy's warm start."""
     reference: str = "uniform"
-    """Strategy that others are measured by."""
+    """Strategy that others are compared with."""
     jobs: int | None = None
     """Processes at once [one per core]."""
     resume: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -98,7 +98,7 @@ def compare_command(words: list[str]) -> int:
             failed = run_grid(cells, command.out / "runs", jobs=command.jobs or cores(), watch=bar)
     except KeyboardInterrupt:
         again = again if command.resume else f"{again} --resume"
-        console.print(f"\nInterrupted; what is finished is kept. Go on with:\n  {again}", markup=False)
+        console.print(f"\nInterrupted; finished runs are kept. Go on with:\n  {again}", markup=False)
         raise
     for name, error in failed.items():
         console.print(f"{name} failed: {error}", markup=False)
@@ -192,7 +192,7 @@ def _settle(command: CompareCommand, *, resume: bool) -> None:
         for key in settings
         if saved.get(key) != settings[key]
     ]
-    # More of the same is welcome: runs are filed by what they are.
+    # More strategies or seeds are welcome: the files of runs are named by their settings.
     fixed = [line for line in differing if line.split()[0] not in _GROWING]
     if fixed:
         raise ArgumentError(f"{path} holds other settings ({'; '.join(fixed)}); give another --out")
@@ -246,9 +246,9 @@ def _table(regime: str, figures: dict[str, Any]) -> Table:
 
 
 def _at_the_edge(figures: dict[str, Any]) -> list[str]:
-    """Say which strategies are best at the smallest or largest rate that was tried, so that their best may lie beyond.
+    """Name the strategies that are best at the smallest or largest rate that was tried: their best may lie beyond.
 
-    One that was tried at a single rate is not named: nothing was chosen there.
+    A strategy with a single rate is left out, as it had no choice.
     """
     ends: dict[tuple[str, float], list[str]] = {}
     for name, one in figures["strategies"].items():

@@ -19,7 +19,7 @@ USAGE = """\
 usage: neyman COMMAND ...
 
   neyman train [CONFIG.toml] [--section.field VALUE ...] --out DIR [--resume]
-      train strategies side by side at one budget, and report what each rollout bought
+      train strategies side by side at one budget, and report the yield of every rollout
   neyman report DIR
       write report.html and summary.json again from the runs in DIR
   neyman demo --out DIR
@@ -27,9 +27,9 @@ usage: neyman COMMAND ...
   neyman compare --out DIR [--resume]
       strategies x seeds x learning rates with a tiny policy, each at its best, minutes on two cores
   neyman replay FILE... --out DIR
-      what each strategy would have saved on a run that is over, from its logs
+      the rollouts that each strategy would have saved on a finished run, from its logs
   neyman plan [FILE...] [--beta A B] --group-size K ...
-      which share of groups is dead, and what each way to spend a budget would save
+      the share of dead groups, and the saving of each way to spend a budget
 
 neyman COMMAND --help lists a command's settings; --debug shows tracebacks; --version.
 """

@@ -1,4 +1,4 @@
-"""``neyman plan``: what the difficulty of a pool lets one expect, before anything is run."""
+"""``neyman plan``: the expected yield of each way to spend a budget, from the difficulty of a pool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIZES = (4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class PlanCommand:
-    """Say which share of groups is dead, and what each way to spend a budget saves, from difficulty counts.
+    """Estimate the share of zero-variance groups, and the saving of each way to spend a budget, from difficulty counts.
 
     Give files of counts (successes of trials per prompt) or of rollouts; or --beta A B.
     """
@@ -32,7 +32,7 @@ class PlanCommand:
     group_size: tuple[int, ...] = ()
     """Rollouts of a full group, one or several sizes [those of 4, 8, 16, 32 that the counts allow]."""
     budget: int | None = None
-    """Rollouts, to say what they buy."""
+    """Rollouts to spend on effective groups."""
     threshold: float = 0.45
     """Of SARA's verdict."""
     columns: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ROLE=COLUMN ...")] = ()
@@ -78,10 +78,10 @@ def plan_command(words: list[str]) -> int:
             markup=False,
         )
     console.print(
-        "Uniform allocation generates what dynamic sampling does, and trains the dead groups too. Savings are of "
-        "rollouts for one effective group; they say nothing of accuracy. `speed` and `pilot-commit` are taken at their "
-        "defaults, every prompt met for the first time. All other strategies depend on what they remember of each "
-        "prompt, or train groups of other sizes: `neyman replay` answers for those.",
+        "Uniform allocation generates the rollouts of dynamic sampling, and trains the dead groups too. Savings are of "
+        "rollouts for one effective group, not of accuracy. `speed` and `pilot-commit` are taken at their defaults, "
+        "every prompt met for the first time. All other strategies depend on their memory of each prompt, or train "
+        "groups of other sizes: `neyman replay` answers for those.",
         markup=False,
     )
     if command.out is not None:

@@ -1,4 +1,4 @@
-"""``neyman replay``: what would each strategy have saved on a run that is over?"""
+"""``neyman replay``: the rollouts that each strategy would have saved on a finished run, from its logs."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class ReplayCommand:
     prompts_per_step: int | None = None
     """Prompts that a step brings [128, or all]."""
     passes: float | None = None
-    """Where the replay ends, in passes over the prompts [the record's span]."""
+    """End of the replay, in passes over the prompts [the record's span]."""
     width: int | None = None
-    """Rollouts that the engine runs at once [all that are asked for]."""
+    """Rollouts that the engine runs at once [all requested ones]."""
     beyond: Literal["neighbours", "refuse"] = "neighbours"
     """Rollouts beyond a visit's record: drawn from the neighbouring visits, or refused."""
     columns: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ROLE=COLUMN ...")] = ()
@@ -98,7 +98,7 @@ def replay_command(words: list[str]) -> int:
                 watch=_watch(bar),
             )
     except KeyboardInterrupt:
-        console.print("\nInterrupted; what is finished is kept. The same command goes on.", markup=False)
+        console.print("\nInterrupted; finished runs are kept. The same command goes on.", markup=False)
         raise
     summary = replay_summary(
         [(run.strategy, run.seed, run.figures) for run in runs],

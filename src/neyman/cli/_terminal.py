@@ -1,4 +1,4 @@
-"""What commands share on the terminal: consoles, one bar over all runs, and checks of common flags."""
+"""Consoles, one bar over all runs, and checks of flags, for all commands."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _SHORT = {"--model": "--model.path", "--task": "--task.type", "--strategy": "--s
 
 @dataclass(frozen=True)
 class TrainCommand:
-    """Train strategies side by side at one budget, and report what each rollout bought.
+    """Train strategies side by side at one budget, and report the yield of every rollout.
 
     A file in TOML may come first: its sections are those below, and flags override it.
     """
@@ -109,7 +109,7 @@ def _train(config: Config, out: Path, *, resume: bool, jobs: int | None) -> int:
 
 
 def _peek(words: Sequence[str], flag: str) -> str | None:
-    """Return what follows a flag; tyro, which parses them all, needs some of them first."""
+    """Return the word behind a flag; tyro, which parses them all, needs some of them first."""
     for place, word in enumerate(words):
         if word == flag:
             return words[place + 1] if place + 1 < len(words) else None
@@ -119,9 +119,9 @@ def _peek(words: Sequence[str], flag: str) -> str | None:
 
 
 def _defaults(values: dict[str, Any], task_type: str | None) -> Config:
-    """Return the file's settings as what the flags override; a task of another kind starts empty."""
+    """Return the file's settings, which the flags override; a task of another kind starts empty."""
     task = values.get("task", {})
-    # What is no table is refused with the other settings.
+    # A task that is no table is refused with the other settings.
     if task_type is None or not isinstance(task, dict) or task_type == task.get("type", "rules"):
         return from_mapping(values, partial=True)
     if task_type not in TASKS:
@@ -141,10 +141,10 @@ def claim(config: Config, out: Path, *, resume: bool) -> bool:
         resume: whether results in it are wanted.
 
     Returns:
-        Whether it starts anew: nothing is there, or a training of which no run ever began.
+        Whether it starts anew: the directory is empty, or holds a training of which no run ever began.
 
     Raises:
-        ArgumentError: results are there and ``resume`` is False; or they are of other settings, or none of ours.
+        ArgumentError: it holds results and ``resume`` is False; or results of other settings, or other files.
     """
     from neyman.train import has_begun  # noqa: PLC0415 - as above
 
@@ -171,7 +171,7 @@ def claim(config: Config, out: Path, *, resume: bool) -> bool:
 
 
 def _differing(saved: BaseModel, given: BaseModel, prefix: str = "") -> list[str]:
-    """Name the settings that differ."""
+    """Return the settings that differ, each with both values."""
     if type(saved) is not type(given):
         return [f"{prefix}type"]
     names = []

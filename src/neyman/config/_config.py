@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Config(Section):
-    """Everything that decides a training's result."""
+    """All settings that decide a training's result."""
 
     model: ModelConfig = Field(default_factory=ModelConfig)
     task: RulesTask | ReasoningGymTask | DataTask = Field(default_factory=RulesTask, discriminator="type")
@@ -49,7 +49,7 @@ class Config(Section):
         """Check settings against each other.
 
         Raises:
-            ArgumentError: names both, and the way out.
+            ArgumentError: names both, and the remedy.
         """
         if len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise ArgumentError(f"seeds must be different and >= 0, got {list(self.seeds)}")
@@ -118,7 +118,7 @@ class Config(Section):
         """Make the training and test problems.
 
         Raises:
-            ArgumentError: what is wrong with the data, and the flag that mends it.
+            ArgumentError: a fault of the data, with the flag that mends it.
         """
         try:
             return self.task.build()
@@ -126,10 +126,10 @@ class Config(Section):
             raise ArgumentError(as_flags("task", str(error), type(self.task))) from error
 
     def build_features(self, task: Task, strategy: Strategy) -> Any:
-        """Return what a strategy's belief may know of the training prompts: an array, a model's name or None.
+        """Return the features of the training prompts for a strategy's belief: an array, a model's name or None.
 
-        Where the belief makes nothing of features it gets those that were asked for by name, so that this is said,
-        unless the strategy is a baseline.
+        A belief that makes no use of features gets those that were set by name all the same, so that the trainer warns
+        of it, unless the strategy is a baseline.
         """
         asked = strategy.name not in self.baselines and self.strategy.features not in ("auto", "none")
         if not strategy.belief.uses_features and not asked:
@@ -148,7 +148,7 @@ def from_mapping(values: Mapping[str, Any], *, partial: bool = False) -> Config:
 
     Args:
         values: settings by section.
-        partial: leave out the checks of settings against each other, because more settings are to come.
+        partial: leave out the checks of settings against each other, as more settings follow.
 
     Raises:
         ArgumentError: names each setting that is unknown (with the nearest legal one) or out of range.

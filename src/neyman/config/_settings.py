@@ -1,4 +1,4 @@
-"""How settings are read, checked and written: TOML, ``key=value`` flags, and errors that name the setting."""
+"""Settings read, checked and written: TOML, ``key=value`` flags, and errors that name the setting."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Settings = TypeVar("Settings", bound="Section")
 
 
 class Section(BaseModel):
-    """A frozen group of settings that refuses what it does not know."""
+    """A frozen group of settings that refuses unknown ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -176,15 +176,10 @@ def _inline(options: dict[str, Any]) -> Any:
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """Turn pydantic's findings into lines that name the setting, the value and what is legal.
-
-    Args:
-        error: what pydantic raised.
-        model: the model that was checked.
-    """
+    """Turn the errors of a model into lines that name the setting, the value and the legal ones."""
     lines = []
     for found in error.errors(include_url=False):
-        # A section explains itself; its tag, where it is one of several kinds, says nothing new.
+        # A section explains itself; its tag, where it is one of several kinds, adds nothing.
         name, kind = ".".join(str(part) for part in found["loc"][:1]), found["type"]
         cause = found.get("ctx", {}).get("error")
         if isinstance(cause, ArgumentError):
@@ -204,7 +199,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def as_flags(section: str, message: str, model: type[BaseModel]) -> str:
-    """Write what a message says in Python, ``name=value``, as the flags that set it.
+    """Replace ``name=value`` in a message for Python by the flags that set it.
 
     >>> class Task(Section):
     ...     test_share: float = 0.1

@@ -1,4 +1,4 @@
-"""What a person may say about the task: digit rules, a generator of reasoning-gym, or their own data."""
+"""Settings of the task: digit rules, a generator of reasoning-gym, or the user's own data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RulesTask(Section):
         return rules_task(self.regime, train_size=self.train_size, test_size=self.test_size, seed=self.seed)
 
     def build_verifier(self) -> Verifier:
-        """Make what judges answers."""
+        """Make the verifier."""
         from neyman.tasks import ExactMatch  # noqa: PLC0415 - as above
 
         return ExactMatch()
@@ -71,7 +71,7 @@ class ReasoningGymTask(Section):
         )
 
     def build_verifier(self) -> Verifier:
-        """Make what judges answers."""
+        """Make the verifier."""
         from neyman.tasks import ReasoningGymVerifier  # noqa: PLC0415 - slow to import
 
         return ReasoningGymVerifier()
@@ -130,7 +130,7 @@ class DataTask(Section):
         return task
 
     def build_verifier(self) -> Verifier:
-        """Make what judges answers."""
+        """Make the verifier."""
         from neyman.tasks import ExactMatch, MathVerify  # noqa: PLC0415 - slow to import
 
         return MathVerify() if self.verifier == "math" else ExactMatch()

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from neyman.config._settings import Options, Section
 
-# TRL's fields that follow from settings, or hold a run and its resuming together, with what decides them.
+# TRL's fields that follow from settings, or that resuming a run depends on, with the settings that decide them.
 _DECIDED = {
     "output_dir": "--out",
     "run_name": "--out",

@@ -163,7 +163,7 @@ class _Run:
             train_rows=rows if discards else None,
             pool=range(experiment.pool),
             seed=seed,
-            fill="none",
+            fill="none",  # the loss is a mean over the rows of a batch, which may be of any size here
         )
         self.controller.strategy.belief.register(
             range(experiment.pool), features(experiment.features, self.policy, self.train)
@@ -183,6 +183,7 @@ class _Run:
         while self.spent < experiment.rollouts:
             self._step(step, next(order))
             step += 1
+            # Evenly spaced in rollouts, not in steps: strategies that discard groups spend more in a step.
             if self.spent >= min(every * len(self.curve["step"]), experiment.rollouts):
                 self._evaluate(progress)
         return {
@@ -207,6 +208,7 @@ class _Run:
         norm = self._learn(batch)
         self.spent += int(batch.report["rollouts"])
         self.tokens += int(batch.report["tokens"])
+        # Groups may wait for a later batch; the answers of all others are done with.
         held = set(controller.held_rollouts)
         self.answers = {key: value for key, value in self.answers.items() if key in held}
         metrics = {
@@ -234,6 +236,7 @@ class _Run:
         norm = float(torch.stack(norms).norm())
         self.optimiser.step()
         if self.experiment.drift:
+            # Keyed by the step: all strategies drift alike, whatever they sampled before.
             noise = torch.Generator().manual_seed(keyed_seed(self.seed, "drift", self.controller.step))
             size = self.experiment.drift * self.experiment.learning_rate
             with torch.no_grad():
@@ -322,6 +325,7 @@ def policy_gradient(
     if not len(rows):
         return
     chosen = [answers[int(batch.rollout_ids[row])] for row in rows]
+    # Each prompt is read once, however many of its rollouts are trained.
     unique, owner = np.unique([prompt for prompt, _ in chosen], return_inverse=True)
     tokens = torch.stack([answer for _, answer in chosen])
     logits = policy.answer_logits(prompts.tokens[torch.from_numpy(unique)], torch.from_numpy(owner), tokens)

@@ -31,5 +31,6 @@ def features(kind: str, policy: Policy, prompts: Prompts) -> FloatP | None:
         log_p = policy.head(hidden[:, 0]).log_softmax(-1)
         entropy = -(log_p.exp() * log_p).sum(-1, keepdim=True)
         table = torch.cat([hidden[:, 0], entropy], dim=1).double().numpy()
+    # Kernels and ridge penalties weigh all columns alike.
     scaled: FloatP = (table - table.mean(axis=0)) / np.maximum(table.std(axis=0), 1e-9)
     return scaled

@@ -147,7 +147,7 @@ def load_grid(cells: Sequence[Cell], out: Path) -> list[dict[str, Any]]:
     """Return the results that exist, in the order of the cells.
 
     Raises:
-        StateError: a file holds another run than its name says, or is damaged.
+        StateError: a file holds another run than its name stands for, or is damaged.
     """
     found = (_saved(cell, out) for cell in cells)
     return [one for one in found if one is not None]
@@ -159,6 +159,7 @@ def _saved(cell: Cell, out: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     saved = read_run(path)
+    # Through JSON, in which tuples are lists and numbers have lost their types.
     if saved["experiment"] != json.loads(json.dumps(asdict(cell.experiment))) or saved["seed"] != cell.seed:
         raise StateError(f"{path} holds a run with other settings; give another --out, or delete it")
     return saved
@@ -183,7 +184,7 @@ def _teach(cache: str | Path | None, start: WarmStart, _: Callable[[float], None
 
 def _perform(cache: str | Path | None, task: tuple[Cell, Path], _: Callable[[float], None]) -> None:
     cell, path = task
-    began = time.process_time()
+    began = time.process_time()  # not wall time: runs share the cores
     result = run(cell.experiment, cell.seed, cache=cache)
     result["cpu_seconds"] = time.process_time() - began
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -129,7 +129,7 @@ class ToldBelief(Belief):
 
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
         """Learn the exact rates of the prompts that have trials."""
-        names, _, n = checked_counts(ids, successes, trials)
+        names, _, n = checked_counts(ids, successes, trials)  # the successes are checked, and replaced
         if names:
             rates, _ = self._oracle.predict(names)
             self._belief.update(
@@ -158,6 +158,7 @@ class ExactRates:
 
     def forget(self) -> None:
         """Drop the computed rates: the policy has changed."""
+        # Rules ask for the same prompts several times a step, and a forward pass is most of its cost.
         self._known: FloatP = np.full(len(self._prompts), np.nan)
 
     def __call__(self, ids: Sequence[PromptId]) -> FloatP:

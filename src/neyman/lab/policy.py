@@ -153,6 +153,7 @@ class Policy(nn.Module):
                 keys = torch.cat([past[index][0], keys], dim=1)
                 values = torch.cat([past[index][1], values], dim=1)
             cache.append((keys, values))
+            # Only the last block may leave positions out: the others' are keys and values of the next.
             x = block.attend(x if index + 1 < len(self.blocks) else x[:, -keep:], keys, values)
         return self.last(x), cache
 
@@ -199,12 +200,14 @@ class Policy(nn.Module):
             rates = log_p.exp()
             entropy -= (rates * log_p).sum(-1)
             steps = rates.cumsum(-1).double()
+            # Scaled by the last sum, which rounding leaves beside 1; a uniform next to 1 may still pass it.
             drawn = (steps <= places[:, place] * steps[:, -1:]).sum(-1)
             answers[:, place] = drawn.clamp(max=self.shape.vocabulary - 1)
         return answers, entropy / self.shape.answer
 
     def _static(self, layer: tuple[Tensor, Tensor], owner: Tensor) -> tuple[Tensor, Tensor]:
         """Give each rollout its prompt's keys and values, with room for the answer's, position by position."""
+        # The room is allocated once: appending at each position would copy the whole cache each time.
         room = self.shape.prompt + self.shape.answer - 1
         keys, values = (x.new_empty((room, len(owner), *x.shape[2:])) for x in layer)
         for target, source in zip((keys, values), layer, strict=True):
@@ -240,6 +243,7 @@ class Policy(nn.Module):
         """
         tokens = torch.cat([prompts, answers[:, :-1]], dim=1)
         hidden, _ = self.read(tokens, keep=answers.shape[1])
+        # In double: rates next to 0 and 1 decide which groups are expected to be mixed.
         log_p = self.head(hidden).double().log_softmax(-1).gather(-1, answers.unsqueeze(-1))
         rates: NDArray[np.float64] = log_p.sum((1, 2)).exp().numpy()
         return rates
@@ -257,6 +261,7 @@ def rollout_uniforms(seeds: NDArray[np.int64], length: int) -> FloatP:
 
     Source: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) over a counter.
     """
+    # Every rollout has a stretch of the counter of its own, so that neighbouring seeds share no number.
     first = seeds.astype(np.int64) * length + 1
     mix = (first[:, None] + np.arange(length)).astype(np.uint64)
     mix = mix * np.uint64(0x9E3779B97F4A7C15)

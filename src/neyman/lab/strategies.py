@@ -9,6 +9,7 @@ from typing import Any
 from neyman import rules
 from neyman.beliefs import Belief
 from neyman.errors import ArgumentError
+from neyman.formulas.variance import MINIMUM_GROUP_SIZE
 from neyman.lab.oracle import ToldBelief
 from neyman.presets import PRESETS, strategy_by_name, unknown_name
 from neyman.strategy import Strategy
@@ -41,8 +42,8 @@ def build_strategy(
     Raises:
         ArgumentError: an unknown name or option.
     """
-    least = 2 if estimator in ("rloo", "reinforce++") else 3
-    objective = estimator if estimator != "reinforce++" else "rloo"
+    objective = "rloo" if estimator == "reinforce++" else estimator  # which has no baseline of its own group
+    least = MINIMUM_GROUP_SIZE[objective]
     given = dict(options)
     if name in ORACLES:
         allocate = rules.VarianceOptimal(

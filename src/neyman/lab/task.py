@@ -113,6 +113,7 @@ def draw_prompts(pool: int, held_out: int, *, world: int = 0) -> tuple[Prompts, 
     space = len(rules.FAMILIES) * 10**rules.DIGITS
     integer("pool", pool, low=1, high=space)
     integer("held_out", held_out, low=1, high=space - pool)
+    # The last number separates a world's streams: 1 is the table's, 3 the demonstrations', 4 the prompts'.
     chosen = np.random.default_rng([world, 4]).choice(space, pool + held_out, replace=False)
     families, number = np.divmod(chosen, 10**rules.DIGITS)
     digits = number[:, None] // 10 ** np.arange(rules.DIGITS - 1, -1, -1) % 10
@@ -139,6 +140,7 @@ def demonstrate(rng: np.random.Generator, size: int, rates: FloatP) -> Prompts:
     """
     families = rng.integers(0, len(rules.FAMILIES), size)
     digits = rng.integers(0, 10, (size, rules.DIGITS))
+    # A slip follows one other rule throughout: random digits would be answers that no policy gives.
     slips = rng.random(size) >= rates[families, digits[:, 0]]
     shown = np.where(slips, (families + _PARTNER) % len(rules.FAMILIES), families)
     return _encode(families, digits, rules.apply_rules(shown, digits))

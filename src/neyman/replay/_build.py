@@ -56,7 +56,7 @@ class TraceBuilder:
         before = self._timing
         if before is not None and before.kind != timing.kind:
             raise ArgumentError(
-                f"files must agree on what orders the visits: {before.where} has {_words(before)}, {timing.where} has "
+                f"files must agree on the order of visits: {before.where} has {_words(before)}, {timing.where} has "
                 f"{_words(timing)}; replay them apart, or name the column by --columns step=NAME"
             )
         self._timing = before or timing

@@ -208,7 +208,7 @@ def reward_function(verifier: Verifier, *, name: str | None = None) -> RewardFun
 
     Args:
         verifier: judges completions.
-        name: what TRL calls the reward in its logs; the verifier's class name in lower case by default.
+        name: of the reward in TRL's logs; the verifier's class name in lower case by default.
 
     Returns:
         A function ``(prompts, completions, answer, **columns) -> list[float | None]`` for plain and

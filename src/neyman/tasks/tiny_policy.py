@@ -306,7 +306,7 @@ def load_policy(folder: str | Path) -> tuple[Any, Any]:
     """Load a policy and its tokenizer from a local folder, without asking any hub.
 
     Args:
-        folder: what `build_policy` returned, or a checkpoint of a trainer.
+        folder: of `build_policy`, or a checkpoint of a trainer.
 
     Returns:
         (model in evaluation mode and float32, tokenizer).

@@ -41,7 +41,7 @@ def train_here(config: Config, out: Path, *, jobs: int | None, console: Console)
             outcomes = train_all(config, out, jobs=jobs, watch=display)
     except KeyboardInterrupt:
         console.print(
-            f"\nInterrupted; what is finished is kept. Go on with:\n  {resume_command(out)}", markup=False
+            f"\nInterrupted; finished runs are kept. Go on with:\n  {resume_command(out)}", markup=False
         )
         raise
     failed = [outcome for outcome in outcomes if outcome.error is not None]

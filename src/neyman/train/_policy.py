@@ -54,7 +54,7 @@ def _tiny(config: Config, progress: Callable[[int, int], None]) -> Path:
 
 
 def _from_gguf(config: Config, folder: Path) -> None:
-    """Save GGUF weights as a plain checkpoint, since transformers cannot save what it loaded from GGUF."""
+    """Save GGUF weights as a plain checkpoint, since transformers cannot save a model that it loaded from GGUF."""
     import torch  # noqa: PLC0415 - as above
     from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - as above
 

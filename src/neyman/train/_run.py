@@ -36,7 +36,7 @@ def run_one(config: Config, out: Path, strategy_name: str, seed: int) -> None:
         seed: of the prompts' order and of all sampling.
 
     Raises:
-        NeymanError: settings that contradict each other, or a run that cannot go on; the message says which.
+        NeymanError: settings that contradict each other, or a run that cannot go on; the message names the cause.
 
     Guarantee: killed at any moment and called again, it ends with the same weights and metrics (apart from times)
     as if never interrupted. Voided by non-deterministic kernels (GPUs) and by another number of threads.
