@@ -11,23 +11,14 @@ from typing import BinaryIO
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file so that readers and crashes see the old content or the new, never a part.
-
-    Args:
-        path: the file; its folder exists.
-        data: the content.
-    """
+    """Write a file in an existing folder so that readers and crashes see the old content or the new, never a part."""
     with atomic(path) as file:
         file.write(data)
 
 
 @contextmanager
 def atomic(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces another when the block ends well, and is removed when it does not.
-
-    Args:
-        path: the file; its folder exists.
-    """
+    """Open a file that takes a path when the block ends well, and is removed when it does not; its folder exists."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -43,11 +34,7 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def make_durable(folder: Path, names: Iterable[str]) -> None:
-    """Wait until the disk holds files that others wrote, and their names.
-
-    Args:
-        folder: holds them, at any depth.
-        names: the files, relative to it.
+    """Wait until the disk holds files that others wrote, given relative to a folder, and their names.
 
     Raises:
         OSError: the disk does not take one of them.

@@ -29,11 +29,7 @@ _log = logging.getLogger("neyman")
 
 
 def begin(folder: Path) -> None:
-    """Mark a folder as being written, whatever it held before.
-
-    Args:
-        folder: the checkpoint's folder; it is made.
-    """
+    """Make a checkpoint's folder and mark it as being written, whatever it held before."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob(f".{_OWN}*"):  # the rest of an atomic write that was killed
         left.unlink(missing_ok=True)
@@ -78,12 +74,7 @@ def check(folder: Path) -> dict[str, Any]:
 
 
 def check_content(folder: Path, name: str, state: Mapping[str, Any]) -> None:
-    """Compare the checksum of one of neyman's own files.
-
-    Args:
-        folder: the checkpoint's folder.
-        name: the file in it.
-        state: as `check` returned it.
+    """Compare the checksum of one of neyman's own files with the state that `check` returned.
 
     Raises:
         StateError: it is not of this checkpoint, cannot be read, or is damaged.
@@ -164,9 +155,6 @@ def remove(folder: Path) -> None:
     """Remove a checkpoint that neyman wrote, so that a kill on the way leaves an unfinished one.
 
     A link is left alone, and a file that cannot be removed is logged: neither is worth a run.
-
-    Args:
-        folder: the checkpoint's folder.
     """
     if folder.is_symlink():
         return
@@ -184,12 +172,7 @@ def remove(folder: Path) -> None:
 
 
 def refused(folder: Path, fault: str) -> StateError:
-    """Return the error for a checkpoint that cannot be resumed, with the remedy.
-
-    Args:
-        folder: the checkpoint's folder.
-        fault: the file and its fault.
-    """
+    """Return the error for a checkpoint that cannot be resumed, from the file and its fault, with the remedy."""
     older = [other for other in numbered(folder.parent) if step_of(other) < step_of(folder)]
     for other in older:
         try:

@@ -84,11 +84,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def read_object(path: Path, limit: int = LARGEST_FILE) -> dict[str, Any]:
-    """Return the object that a file holds.
-
-    Args:
-        path: the file.
-        limit: the most bytes that are held.
+    """Return the object that a file of at most ``limit`` bytes holds.
 
     Raises:
         OSError: it cannot be read.

@@ -23,11 +23,7 @@ def shown_size(size: int) -> str:
 
 
 def read_bytes(path: Path, limit: int = LARGEST_FILE) -> bytes:
-    """Return a file's content.
-
-    Args:
-        path: the file.
-        limit: the most bytes that are held.
+    """Return the content of a file of at most ``limit`` bytes.
 
     Raises:
         OSError: it cannot be read.

@@ -34,14 +34,7 @@ _ONE_OBJECT = "every line must be one object (an array is split by: jq -c '.[]')
 
 
 class Row(NamedTuple):
-    """A row with its place.
-
-    Args:
-        path: the file.
-        unit: "line" or "row", whatever ``number`` counts.
-        number: from 1; of a CSV record that spans lines, the last of them.
-        values: field -> value.
-    """
+    """The values of a row by field, with its place: line or row ``number``, from 1; the last line of a CSV record."""
 
     path: Path
     unit: str

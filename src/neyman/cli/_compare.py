@@ -104,13 +104,7 @@ def compare_command(words: list[str]) -> int:
         console.print(f"{name} failed: {error}", markup=False)
     runs = load_grid(cells, command.out / "runs")
     notes = [f"{len(failed)} of {len(cells)} runs failed; the others are compared."] if failed else []
-    summary = write_comparison(
-        command.out,
-        runs,
-        reference=command.reference,
-        notes=notes,
-        command=again,
-    )
+    summary = write_comparison(command.out, runs, reference=command.reference, notes=notes, command=again)
     wide = table_console(console)
     for regime, figures in summary["regimes"].items():
         wide.print(_table(regime, figures))

@@ -136,8 +136,4 @@ class DataTask(Section):
         return MathVerify() if self.verifier == "math" else ExactMatch()
 
 
-TASKS: dict[str, type[Section]] = {
-    "rules": RulesTask,
-    "reasoning_gym": ReasoningGymTask,
-    "data": DataTask,
-}
+TASKS: dict[str, type[Section]] = {"rules": RulesTask, "reasoning_gym": ReasoningGymTask, "data": DataTask}

@@ -83,6 +83,11 @@ class OracleBelief(Belief):
         check_state(state, kind="oracle", version=_VERSION, config={}, keys=())
 
 
+def _delegated(name: str) -> Any:
+    """Return the method of a wrapper that calls the wrapped belief's."""
+    return lambda self, *args, **kwargs: getattr(self._belief, name)(*args, **kwargs)
+
+
 @final
 class ToldBelief(Belief):
     """A belief that learns the exact success rate of each prompt it gets outcomes of, in place of the outcomes.
@@ -107,25 +112,14 @@ class ToldBelief(Belief):
     def __init__(self, belief: Belief, oracle: Belief) -> None:
         self._belief, self._oracle = belief, oracle
 
-    def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
-        """Make prompts known."""
-        self._belief.register(ids, features)
-
-    def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
-        """Return the posterior mean and variance of each success rate."""
-        return self._belief.predict(ids)
-
-    def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
-        """Return E[p(1-p)]."""
-        return self._belief.expected_variance(ids)
-
-    def mixed_probability(self, ids: Sequence[PromptId], group_size: ArrayLike) -> FloatP:
-        """Return the chance that a group of this size is mixed."""
-        return self._belief.mixed_probability(ids, group_size)
-
-    def sample(self, ids: Sequence[PromptId], rng: np.random.Generator) -> FloatP:
-        """Return one posterior draw per id."""
-        return self._belief.sample(ids, rng)
+    # All but `update` is the learner's own.
+    register, predict, expected_variance, mixed_probability, sample, advance, state_dict, load_state_dict = map(
+        _delegated,
+        (
+            "register", "predict", "expected_variance", "mixed_probability", "sample", "advance", "state_dict",
+            "load_state_dict",
+        ),
+    )  # fmt: skip
 
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
         """Learn the exact rates of the prompts that have trials."""
@@ -135,18 +129,6 @@ class ToldBelief(Belief):
             self._belief.update(
                 names, np.rint(self.SURE * rates).astype(np.int64), np.full_like(n, self.SURE)
             )
-
-    def advance(self, steps: int = 1) -> None:
-        """Let time pass."""
-        self._belief.advance(steps)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the belief that learns."""
-        return self._belief.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state of the belief that learns."""
-        self._belief.load_state_dict(state)
 
 
 class ExactRates:

@@ -131,13 +131,7 @@ def demonstrated_rates(regime: str, world: int = 0) -> FloatP:
 
 
 def demonstrate(rng: np.random.Generator, size: int, rates: FloatP) -> Prompts:
-    """Draw demonstrations: right with the rate of their cell, else by another family's rule throughout.
-
-    Args:
-        rng: source of randomness.
-        size: number of demonstrations.
-        rates: p*, [16, 10].
-    """
+    """Draw demonstrations: right with the rate p* [16, 10] of their cell, else by another family's rule throughout."""
     families = rng.integers(0, len(rules.FAMILIES), size)
     digits = rng.integers(0, 10, (size, rules.DIGITS))
     # A slip follows one other rule throughout: random digits would be answers that no policy gives.

@@ -23,13 +23,7 @@ _SERIES = ("passes", "rollouts", "groups", "effective", "full", "rounds")
 
 @final
 class Account:
-    """Gathers the steps of one run and turns them into figures.
-
-    Args:
-        trace: the record.
-        draws: the outcomes of this run.
-        group_size: k.
-    """
+    """Gathers the steps of one run, with full groups of ``group_size``, and turns them into figures."""
 
     def __init__(self, trace: Trace, draws: Draws, *, group_size: int) -> None:
         self._trace, self._draws, self._k = trace, draws, group_size
@@ -58,16 +52,7 @@ class Account:
         clock: Clock,
         rounds: int,
     ) -> None:
-        """Take in a closed step.
-
-        Args:
-            batch: the step's batch.
-            reports: the outcomes of its groups.
-            opened: prompts with the time at which each was opened, in passes.
-            visits: the visit that each prompt's rollouts were drawn from.
-            clock: the time at the step's end.
-            rounds: rounds of the engine.
-        """
+        """Take in a closed step: openings by their times in passes, and the visit that each prompt was drawn from."""
         for report in reports:
             prompt = int(report.prompt_id)
             if report.trials:

@@ -15,10 +15,6 @@ class Clock:
     A pass is the cost of one group for every prompt of the pool, wherever the rollouts went:
     rollouts / (group size x prompts). So a strategy that spends more a step ages the policy as fast as one
     that takes more steps, and all are compared at equal rollouts.
-
-    Args:
-        trace: the record.
-        group_size: rollouts of a full group.
     """
 
     def __init__(self, trace: Trace, *, group_size: int) -> None:

@@ -12,14 +12,7 @@ from neyman.replay._trace import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFound:
-    """One file of a log.
-
-    Args:
-        path: the file.
-        format: its format.
-        columns: role -> column.
-        rows: number of rows.
-    """
+    """One file of a log: its format, the column of each role, and its number of rows."""
 
     path: str
     format: str

@@ -38,13 +38,7 @@ Watch = Callable[[Sequence[tuple[str, int, float]]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """One strategy under one seed.
-
-    Args:
-        strategy: the preset's name.
-        seed: the seed.
-        figures: as `replay_strategy` returns them.
-    """
+    """The figures of one strategy, by its name and options, under one seed, as `replay_strategy` returns them."""
 
     strategy: str
     seed: int
@@ -151,11 +145,7 @@ def _checksum(figures: dict[str, Any]) -> str:
 
 
 def _one(
-    trace: Trace,
-    settings: Settings,
-    features: Features | None,
-    run: Run,
-    progress: Callable[[float], None],
+    trace: Trace, settings: Settings, features: Features | None, run: Run, progress: Callable[[float], None]
 ) -> dict[str, Any]:
     name, seed = run
     strategy = strategy_for(name, settings)

@@ -220,12 +220,7 @@ def judge_entry(completion: str, answer: str, metadata: dict[str, Any]) -> bool:
 
 
 class ReasoningGymVerifier(KillableVerifier):
-    """reasoning-gym's own scores in killable workers; success is a score of at least `SUCCESS_SCORE`.
-
-    Args:
-        timeout_seconds: see `KillableVerifier`.
-        memory_bytes: see `KillableVerifier`.
-        workers: see `KillableVerifier`.
+    """reasoning-gym's own scores in workers of `KillableVerifier`; success is a score of at least `SUCCESS_SCORE`.
 
     Raises:
         MissingExtraError: reasoning-gym is not installed.

@@ -303,14 +303,7 @@ def rules_policy(
 
 
 def load_policy(folder: str | Path) -> tuple[Any, Any]:
-    """Load a policy and its tokenizer from a local folder, without asking any hub.
-
-    Args:
-        folder: of `build_policy`, or a checkpoint of a trainer.
-
-    Returns:
-        (model in evaluation mode and float32, tokenizer).
-    """
+    """Return (model in evaluation mode and float32, tokenizer) from a local folder, without asking any hub."""
     from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - an extra, slow to import
 
     model: Any = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)

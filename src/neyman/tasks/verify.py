@@ -358,12 +358,7 @@ def judge_math(completion: str, answer: str, metadata: dict[str, Any]) -> bool:
 
 
 class MathVerify(KillableVerifier):
-    """math-verify in killable workers: equality of the final answer as mathematics.
-
-    Args:
-        timeout_seconds: see `KillableVerifier`.
-        memory_bytes: see `KillableVerifier`.
-        workers: see `KillableVerifier`.
+    """math-verify in workers of `KillableVerifier`: equality of the final answer as mathematics.
 
     Raises:
         MissingExtraError: math-verify is not installed.

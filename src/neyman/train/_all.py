@@ -23,13 +23,7 @@ _LAST_BYTES = 2**16  # of a log, in which its last line is looked for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How one run ended.
-
-    Attributes:
-        name: the run's directory.
-        error: the last line of its log, when it failed.
-        log: its whole output.
-    """
+    """The end of one run: its directory's name, the last line of its log where it failed, and the log."""
 
     name: str
     error: str | None

@@ -21,10 +21,7 @@ def policy_path(config: Config, out: Path) -> str:
 def make_policy(config: Config, out: Path, progress: Callable[[int, int], None]) -> None:
     """Put the starting policy into the training's directory, once: the tiny one, or plain weights from GGUF.
 
-    Args:
-        config: names the policy.
-        out: the training's directory.
-        progress: called with (steps done, steps) while the tiny policy is warm-started.
+    ``progress`` is called with (steps done, steps) while the tiny policy is warm-started.
     """
     folder = Path(policy_path(config, out))
     if folder.parent != out or folder.exists():

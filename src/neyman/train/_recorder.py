@@ -25,7 +25,7 @@ class Recorder(TrainerCallback):
 
     Args:
         folder: the run's directory.
-        trainer: the adapted trainer.
+        trainer: the adapted one.
         evaluate: ``(model, step) -> {"accuracy", "problems", "exact"}``, or None where there is no accuracy.
         eval_every: steps between measurements.
         steps: the run's steps.
