@@ -63,7 +63,7 @@ class Result(NamedTuple):
 
 @dataclass(slots=True)
 class Arrivals:
-    """The outcomes of one call of ``tell``, in the order of rollout ids whatever the order of arrival.
+    """The outcomes of one call, in the order of rollout ids whatever the order of arrival.
 
     Args:
         results: first results of rollouts of the open step.

@@ -201,7 +201,7 @@ class AllocateSuite(Suite):
         hold()
 
     def test_more_budget_never_gives_a_prompt_fewer_rollouts(self) -> None:
-        """One budget after the other: no prompt loses what it had."""
+        """One budget after the other: no prompt loses a rollout."""
         demand = "a larger budget must never give a prompt fewer rollouts"
         with declared("loses_with_budget", self.loses_with_budget, demand, see="More budget"):
             for key in range(4):
@@ -226,7 +226,7 @@ class AllocateSuite(Suite):
         expect(is_empty, "no prompts must get an empty int64 array", see="Empty pools", got=counts)
 
     def test_saturated_and_equal_prompts_share_equally(self) -> None:
-        """Prompts with equal evidence get equal counts, but for what does not divide; signal or none."""
+        """Prompts with equal evidence get equal counts, but for a remainder; signal or none."""
         demand = "prompts with equal evidence must get counts that differ by at most 1"
         with declared("unequal", self.unequal, demand, see="Saturated pools"):
             for history in ((0, 1000), (1000, 1000), (5, 10)):

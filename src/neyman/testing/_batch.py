@@ -1,4 +1,4 @@
-"""What every batch must be, whatever the strategy."""
+"""The soundness of a batch, whatever the strategy."""
 
 from __future__ import annotations
 

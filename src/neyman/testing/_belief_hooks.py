@@ -1,4 +1,4 @@
-"""What a belief's author states, and how the checks drive a belief."""
+"""The statements of a belief's author, and how the checks drive a belief."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class StrategyRepeat(StrategyHooks):
             expect_same(first.state_dict(), second.state_dict(), claim, see="Determinism", **given)
 
     def test_the_order_inside_a_tell_does_not_matter(self) -> None:
-        """Results of one tell are a set."""
+        """Results of one call are a set."""
         for world in range(self.worlds):
             plain, mixed = self.controller(), self.controller()
             host, rng = Host(failing=0.1, seed=world), self.rng(20, world)
