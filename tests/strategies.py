@@ -1,4 +1,4 @@
-"""The vocabulary of the tests: a host whose results are fixed, strategies of every kind, and what must hold."""
+"""The vocabulary of the tests: a host whose results are fixed, strategies of every kind, and invariants."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def assert_same_batch(left: Batch, right: Batch) -> None:
 
 
 def assert_consistent(controller: Controller) -> None:
-    """What must hold after any call: the account balances, the budget holds, and an open step can go on."""
+    """Check the invariants after any call: the account balances, the budget holds, and an open step can go on."""
     state, is_open = controller._engine.state, controller.is_open
     groups = state.groups if is_open else []
     out = sum(slot.state is SlotState.OUT for group in groups for slot in group.slots)
@@ -80,7 +80,7 @@ def assert_consistent(controller: Controller) -> None:
 
 
 def assert_sound_batch(controller: Controller, batch: Batch, asked: dict[int, PromptId]) -> None:
-    """What every batch must be, and inside its rows."""
+    """Check a batch and its rows."""
     expect_sound_batch(batch, controller.strategy, asked)
     rows, strategy, train_rows = len(batch), controller.strategy, controller._engine.state.train_rows
     if train_rows is not None:
@@ -215,7 +215,7 @@ def outcome(rollout_id: object, prompt_id: object, reward: object, **details: ob
 
 
 def tell_all(controller: Controller, reward: Callable[[int], object]) -> None:
-    """Ask, and tell every rollout the reward of ``reward(place in its request)``."""
+    """Give every requested rollout the reward of ``reward(place in its request)``."""
     controller.tell(
         outcome(rollout_id, request.prompt_id, reward(place))
         for request in controller.ask()

@@ -1,4 +1,4 @@
-"""Beliefs weighed by what they foretold."""
+"""Beliefs weighted by the likelihood of their predictions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from neyman.errors import ArgumentError, StateError
 
 
 def told(belief, rates, steps, seed=0):
-    """Tell a belief 8 rollouts of every prompt a step; ``rates(step)`` are the true success rates."""
+    """Update a belief with 8 rollouts of every prompt a step; ``rates(step)`` are the true success rates."""
     rng = np.random.default_rng(seed)
     losses = []
     for step in range(steps):
@@ -86,7 +86,7 @@ def test_a_state_of_other_members_changes_nothing():
 
 
 class Asked(Counts):
-    """Counts that say whether they were asked for a prediction."""
+    """Counts that record requests for a prediction."""
 
     asked = False
 
@@ -97,7 +97,7 @@ class Asked(Counts):
 
 @pytest.mark.parametrize("loser", [0, 1])
 def test_a_member_that_no_prediction_depends_on_is_not_asked_and_changes_no_bit(loser):
-    """Only a draw still asks those before the last that is heard, so that the same numbers are drawn."""
+    """Draws alone use members without weight before the last one with some, so that random numbers stay the same."""
     right, wrong = Asked(prior=(5.0, 5.0)), Asked(prior=(1e-3, 1e-3))
     members = [wrong, right] if loser == 0 else [right, wrong]
     belief = ModelAverage(members)

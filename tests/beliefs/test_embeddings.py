@@ -10,7 +10,7 @@ from neyman.errors import ArgumentError, MissingExtraError
 
 
 class Encoder:
-    """Counts what it is asked for."""
+    """Encoder that counts its texts."""
 
     def __init__(self):
         self.asked = []

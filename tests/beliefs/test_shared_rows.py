@@ -1,4 +1,4 @@
-"""Models over the same prompts hold the feature rows once, and say what they would say apart."""
+"""Models over the same prompts hold the feature rows once, and predict as they would apart."""
 
 import copy
 import json

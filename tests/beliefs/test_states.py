@@ -1,4 +1,4 @@
-"""Saved states of the built-in beliefs: what is damaged is refused by name, and changes nothing."""
+"""Saved states of the built-in beliefs: damaged ones are refused by name, and change nothing."""
 
 import json
 

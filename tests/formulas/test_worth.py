@@ -1,4 +1,4 @@
-"""What a group is worth while it is drawn: against every stopping rule, one by one."""
+"""The value of a group while it is drawn, against every stopping rule one by one."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from replay.records import drifting
 
 
 def mine(*, size: int = 4, wrong: bool = False) -> Any:
-    """Return what a user's own function may return."""
+    """Return a strategy, as a user's own function does, or something else."""
     return "uniform" if wrong else preset("uniform", group_size=size)
 
 

@@ -26,7 +26,7 @@ def make(train_rows: int | None = 64) -> neyman.Controller:
 @pytest.mark.parametrize("brought", [[], list(range(24))])
 @pytest.mark.parametrize("rounds", [0, 1, 2])
 def test_a_step_that_is_restored_has_the_price_that_it_began_with(brought, rounds):
-    """Which prompts are open and what the pool offers change within a step; what a rollout costs elsewhere does not."""
+    """Open prompts and the pool's offer change within a step; the price of a rollout elsewhere does not."""
     host, controller = Host(seed=5), make()
     for _ in range(4):
         run_step(controller, host, [])

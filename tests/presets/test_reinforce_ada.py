@@ -126,7 +126,7 @@ def test_keeping_a_part_contradicts_training_everything():
 
 
 def _pool_mean(rule: Until, most: int, p: float) -> float:
-    """Return the exact expectation of the mean over what a prompt has drawn when it leaves."""
+    """Return the exact expectation of the mean over a prompt's rollouts when it leaves."""
     reached, expected, drawn = {0: 1.0}, 0.0, 0
     for look in rule.looks(most):
         later: dict[int, float] = {}

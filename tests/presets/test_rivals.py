@@ -1,4 +1,4 @@
-"""Rivals as presets: what each gives on a worked example, and what the public code of each gets wrong."""
+"""Rivals as presets: each on a worked example, and the faults of its public code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What early verdicts threw away is estimated without bias, and their yield is judged right."""
+"""The loss by early verdicts is estimated without bias, and their yield is judged right."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_without_an_upper_bound_the_budget_is_the_bound():
 
 
 def test_when_all_prompts_have_both_outcomes_they_share_what_none_of_them_needs():
-    """The same port divides what is left by the number of the other prompts: none."""
+    """The same port divides the rest by the number of the other prompts: none."""
     assert Knapsack().counts(evidence([(4, 8)] * 4), 64).tolist() == [16] * 4
 
 
