@@ -7,7 +7,7 @@ on every rank, after every resume, and whatever else was drawn before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -40,6 +40,23 @@ def keyed_rng(*keys: Key) -> np.random.Generator:
 def keyed_seed(*keys: Key) -> int:
     """Return a seed below 2^30: with any draw added it fits the signed 32 bits that some engines parse."""
     return keyed_hash(*keys) >> 34
+
+
+def keyed_epochs(size: int, count: int, *keys: Key) -> Iterator[list[int]]:
+    """Yield ``count`` <= size distinct numbers below ``size`` at a time, each once an epoch, in a random order.
+
+    The rest of an epoch comes first in the next one; the numbers that it holds come last there, so that none is twice
+    in one list.
+    """
+    waiting, epoch = list[int](), 0
+    while True:
+        if len(waiting) < count:
+            order = keyed_rng(*keys, epoch).permutation(size).tolist()
+            held = set(waiting)
+            waiting += [i for i in order if i not in held] + [i for i in order if i in held]
+            epoch += 1
+        yield waiting[:count]
+        waiting = waiting[count:]
 
 
 def fingerprint(ids: Sequence[PromptId]) -> str:

@@ -12,7 +12,7 @@ import torch
 import neyman
 from neyman.errors import ArgumentError
 from neyman.lab import Experiment, experiment, run
-from neyman.lab.experiment import play, policy_gradient, prompt_order
+from neyman.lab.experiment import play, policy_gradient
 from neyman.lab.features import features
 from neyman.lab.strategies import strategy_names
 from neyman.lab.task import draw_prompts
@@ -50,19 +50,6 @@ def test_every_strategy_runs_its_budget_and_accounts_for_it(name, tiny, cache):
 def test_strategies_start_from_the_same_policy_and_see_the_same_prompts_first(tiny, cache):
     one, other = (run(tiny(strategy=name), 0, cache=cache) for name in ("uniform", "vip"))
     assert one["curve"]["accuracy"][0] == other["curve"]["accuracy"][0]
-    first, second = (next(prompt_order(64, 8, 0)) for _ in range(2))
-    assert first == second
-
-
-def test_every_prompt_is_brought_once_an_epoch_and_none_twice_in_a_step():
-    order = prompt_order(20, 8, 1)
-    steps = [next(order) for _ in range(50)]
-    assert all(len(set(step)) == 8 for step in steps)
-    flat = [prompt for step in steps for prompt in step]
-    for epoch in range(20):
-        counts = np.bincount(flat[: 20 * (epoch + 1)], minlength=20)
-        assert counts.min() >= epoch
-        assert counts.max() <= epoch + 2
 
 
 @pytest.mark.parametrize("estimator", ["rloo", "grpo", "dr_grpo"])

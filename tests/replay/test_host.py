@@ -7,7 +7,6 @@ from neyman import preset, rules
 from neyman.errors import ArgumentError, RunFailedError
 from neyman.presets import PRESETS
 from neyman.replay import replay_strategy, settings_for, strategy_for
-from neyman.replay._host import _epochs
 from replay.records import build_trace, drifting
 
 # k = 2; of the eight groups four are mixed.
@@ -180,17 +179,6 @@ def test_strategies_of_ones_own_are_replayed_too():
     settings = settings_for(trace, group_size=8, prompts_per_step=10)
     mixed = preset("dynamic-sampling").with_options(name="mine", verdict=rules.EarlyVerdict(0.3))
     assert replay_strategy(trace, mixed, settings)["effective_ratio"] == 1.0
-
-
-def test_each_epoch_brings_every_prompt_once_in_another_order():
-    batches = _epochs(10, 4, seed=0)
-    brought = [prompt for _ in range(25) for prompt in next(batches)]
-    for epoch in range(10):
-        assert sorted(brought[10 * epoch : 10 * epoch + 10]) == list(range(10))
-    assert brought[:10] != brought[10:20]
-    again = _epochs(10, 4, seed=0)
-    assert [prompt for _ in range(25) for prompt in next(again)] == brought
-    assert all(len(set(next(again))) == 4 for _ in range(50))
 
 
 def test_unknown_strategies_and_sizes_are_refused_with_the_legal_ones():

@@ -100,6 +100,7 @@ def replay_command(words: list[str]) -> int:
     except KeyboardInterrupt:
         console.print("\nInterrupted; finished runs are kept. The same command goes on.", markup=False)
         raise
+    given = {name: getattr(command, name) for name in ("seeds", "features", "success_threshold")}
     summary = replay_summary(
         [(run.strategy, run.seed, run.figures) for run in runs],
         found=found.as_dict(),
@@ -107,23 +108,24 @@ def replay_command(words: list[str]) -> int:
         difficulty=plan_of(trace, settings.group_size),
         options={
             **settings.as_dict(),
+            **given,
             "strategies": names,
-            "seeds": command.seeds,
-            "features": command.features,
-            "success_threshold": command.success_threshold,
             "columns": list(command.columns),
             "command": shlex.join(["neyman", "replay", *words]),
         },
         beyond=BEYOND_WORDS["static" if trace.is_static else command.beyond],
     )
-    path = write_replay(command.out, summary)
+    _show(summary, write_replay(command.out, summary), console)
+    return 0
+
+
+def _show(summary: dict[str, Any], path: Path, console: Console) -> None:
     table_console(console).print(_table(summary))
     if any(one["waste_factor_counts"] == "any" for one in summary["strategies"].values()):
         console.print("* trains groups of other sizes: mixed groups of any size count", markup=False)
     console.print(
         f"\n{summary['advice']}\n\n{summary['cannot_know']}\n\nreport: {path.absolute()}", markup=False
     )
-    return 0
 
 
 def _names(listed: str) -> list[str]:

@@ -7,7 +7,7 @@ exact, by teacher forcing, so curves carry no sampling noise of the test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from neyman.lab.oracle import ExactRates, OracleBelief
 from neyman.lab.policy import Policy, one_thread, rollout_uniforms
 from neyman.lab.strategies import build_strategy
 from neyman.lab.task import Prompts, WarmStart, draw_prompts, starting_policy
-from neyman.randomness import keyed_rng, keyed_seed
+from neyman.randomness import keyed_epochs, keyed_seed
 from neyman.step.batch import Batch
 from neyman.step.messages import Budget, Outcome, Request
 from neyman.strategy import ESTIMATORS, Strategy
@@ -176,12 +176,13 @@ class _Run:
 
     def go(self, progress: Callable[[int, float], None] | None) -> dict[str, Any]:
         experiment = self.experiment
-        order = prompt_order(experiment.pool, experiment.prompts, self.seed)
+        # The same order for every strategy.
+        order = keyed_epochs(experiment.pool, experiment.prompts, self.seed, "order")
         before = self._accuracy(self.train)
         self._evaluate(progress)
         step, every = 0, experiment.rollouts / experiment.evaluations
         while self.spent < experiment.rollouts:
-            self._step(step, next(order))
+            self._step(step, list(next(order)))
             step += 1
             # Evenly spaced in rollouts, not in steps: strategies that discard groups spend more in a step.
             if self.spent >= min(every * len(self.curve["step"]), experiment.rollouts):
@@ -332,16 +333,3 @@ def policy_gradient(
     log_p = logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).mean((1, 2))
     factor = torch.from_numpy(scale[rows] / len(batch)).to(log_p.dtype)
     torch.autograd.backward(-(factor * log_p).sum())
-
-
-def prompt_order(pool: int, prompts: int, seed: int) -> Iterator[list[PromptId]]:
-    """Yield each step's prompts: epochs in random order, the same for every strategy."""
-    epoch, waiting = 0, list[int]()
-    while True:
-        while len(waiting) < prompts:
-            fresh = keyed_rng(seed, "order", epoch).permutation(pool).tolist()
-            # A prompt that the last epoch's tail still holds comes later, so that no step has it twice.
-            waiting += [i for i in fresh if i not in waiting] + [i for i in fresh if i in waiting]
-            epoch += 1
-        yield list(waiting[:prompts])
-        waiting = waiting[prompts:]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from neyman._checks import integer
 from neyman.controller import Controller
 from neyman.errors import RunFailedError
 from neyman.presets import strategy_by_name
-from neyman.randomness import keyed_rng
+from neyman.randomness import keyed_epochs
 from neyman.replay._account import Account
 from neyman.replay._clock import Clock
 from neyman.replay._draws import Draws
@@ -86,7 +86,7 @@ def replay_strategy(
     draws = Draws(trace, seed=seed, beyond=settings.beyond)
     clock = Clock(trace, group_size=settings.group_size)
     account = Account(trace, draws, group_size=settings.group_size)
-    for candidates in _epochs(trace.prompts, settings.prompts_per_step, seed):
+    for candidates in keyed_epochs(trace.prompts, settings.prompts_per_step, seed, "replay", "epoch"):
         before = clock.rollouts
         _step(controller, candidates, draws, clock, account, settings)
         progress(min(1.0, clock.passes / settings.passes))
@@ -100,29 +100,9 @@ def replay_strategy(
     return account.figures(clock, controller.ledger.account())
 
 
-def _epochs(prompts: int, count: int, seed: int) -> Iterator[list[int]]:
-    """Yield ``count`` distinct prompts at a time, each prompt once an epoch; the rest of an epoch comes first."""
-    waiting: list[int] = []
-    epoch = 0
-    while True:
-        if len(waiting) < count:
-            order = keyed_rng(seed, "replay", "epoch", epoch).permutation(prompts).tolist()
-            epoch += 1
-            held = set(waiting)
-            later = [prompt for prompt in order if prompt in held]
-            fresh = [prompt for prompt in order if prompt not in held]
-            taken = count - len(waiting)
-            waiting, rest = waiting + fresh[:taken], fresh[taken:] + later
-            yield waiting
-            waiting = rest
-        else:
-            yield waiting[:count]
-            waiting = waiting[count:]
-
-
 def _step(
     controller: Controller,
-    candidates: list[int],
+    candidates: Sequence[int],
     draws: Draws,
     clock: Clock,
     account: Account,

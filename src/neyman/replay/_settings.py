@@ -55,13 +55,7 @@ class Settings:
 
 
 def settings_for(
-    trace: Trace,
-    *,
-    group_size: int,
-    prompts_per_step: int | None = None,
-    passes: float | None = None,
-    width: int | None = None,
-    beyond: str = "neighbours",
+    trace: Trace, *, prompts_per_step: int | None = None, passes: float | None = None, **others: Any
 ) -> Settings:
     """Return the settings of a trace's replay: by default the record's own span and 128 prompts a step.
 
@@ -74,10 +68,5 @@ def settings_for(
         raise ArgumentError(
             f"prompts_per_step must be <= the record's {trace.prompts} prompts, got {prompts_per_step}"
         )
-    return Settings(
-        group_size=group_size,
-        prompts_per_step=prompts_per_step,
-        passes=trace.passes if passes is None else passes,
-        width=width,
-        beyond=beyond,
-    )
+    span = trace.passes if passes is None else passes
+    return Settings(prompts_per_step=prompts_per_step, passes=span, **others)
