@@ -54,16 +54,11 @@ def group_advantages(
     Raises:
         ArgumentError: infinite rewards, an argument outside its range, or a lone row with ``singleton="error"``.
 
-    Guarantee:
-        Missing rewards enter no mean and no deviation. Equals TRL's (r - mean)/(std + 1e-4) for groups of equal
-        size whose spread exceeds the tolerance. Row order and labels do not matter beyond rounding.
+    Guarantee: Missing rewards enter no mean and no deviation. Equals TRL's (r - mean)/(std + 1e-4) for groups of equal
+    size whose spread exceeds the tolerance. Row order and labels do not matter beyond rounding.
 
-    Cost:
-        O(rows log(rows)).
-
-    Source:
-        GRPO, arXiv 2402.03300; Dr. GRPO, arXiv 2503.20783; RLOO, arXiv 2402.14740; REINFORCE++, arXiv
-        2501.03262.
+    Cost: O(rows log(rows)).
+    Source: GRPO, arXiv 2402.03300; Dr. GRPO, arXiv 2503.20783; RLOO, arXiv 2402.14740; REINFORCE++, arXiv 2501.03262.
 
     >>> group_advantages([1, 0, 0, 1, None], [7, 7, 7, 9, 9], estimator="rloo")
     array([ 1. , -0.5, -0.5,  0. ,  0. ])
@@ -176,8 +171,7 @@ def effective_groups(
     Raises:
         ArgumentError: infinite outcomes or arrays of different lengths.
 
-    Cost:
-        O(rows log(rows)).
+    Cost: O(rows log(rows)).
 
     >>> effective_groups([1, 0, 1, 1, 0, None], ["a", "a", "b", "b", "c", "c"])
     array([ True, False, False])

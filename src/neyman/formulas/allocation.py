@@ -56,20 +56,17 @@ def allocate(
             ``value``, or a value that is not concave (names the prompt and the count).
         InfeasibleError: the budget is outside the sums of the bounds.
 
-    Guarantee:
-        The exact variant returns an optimum. Gains within 5e-13 of each other (relative) count as equal, and
-        equal gains go to the prompt of lowest index. Prompts without spread gain nothing and are served last,
-        lowest index first. One more rollout of budget never takes a rollout from any prompt. For ``grpo`` the
-        objective has the population standard deviation, a proxy for trainers that divide by the sample standard
-        deviation plus an epsilon. The published variant is optimal on most batches, but not on all.
+    Guarantee: The exact variant returns an optimum. Gains within 5e-13 of each other (relative) count as equal, and
+    equal gains go to the prompt of lowest index. Prompts without spread gain nothing and are served last, lowest index
+    first. One more rollout of budget never takes a rollout from any prompt. For ``grpo`` the objective has the
+    population standard deviation, a proxy for trainers that divide by the sample standard deviation plus an epsilon.
+    The published variant is optimal on most batches, but not on all.
 
-    Cost:
-        O(prompts log(upper)) time for each of a handful of thresholds, O(prompts) memory; a ``value`` is also
-        evaluated at every count between the bounds for the concavity check.
+    Cost: O(prompts log(upper)) time for each of a handful of thresholds, O(prompts) memory; a ``value`` is also
+    evaluated at every count between the bounds for the concavity check.
 
-    Source:
-        VIP, arXiv 2602.01601, for the objective and the published variant. Greedy integer allocation of concave
-        values is classical (Fox, 1966); the threshold search and its tie rule are ours.
+    Source: VIP, arXiv 2602.01601, for the objective and the published variant. Greedy integer allocation of concave
+    values is classical (Fox, 1966); the threshold search and its tie rule are ours.
 
     >>> allocate([0.5, 0.5, 0.1, 0.0], budget=20, lower=2, upper=8)
     array([7, 7, 4, 2])

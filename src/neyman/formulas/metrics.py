@@ -31,14 +31,9 @@ def pass_at_k(trials: ArrayLike, successes: ArrayLike, k: int) -> FloatP:
     Raises:
         ArgumentError: counts out of range, or k > n, for which no unbiased estimate exists.
 
-    Guarantee:
-        Unbiased for independent samples; relative error about 1e-14 for all counts.
-
-    Cost:
-        O(size k).
-
-    Source:
-        Chen et al., 2021, arXiv 2107.03374.
+    Guarantee: Unbiased for independent samples; relative error about 1e-14 for all counts.
+    Cost: O(size k).
+    Source: Chen et al., 2021, arXiv 2107.03374.
 
     >>> pass_at_k([4, 4], [1, 4], 2)
     array([0.5, 1. ])
@@ -70,8 +65,7 @@ def mean_at_k(trials: ArrayLike, successes: ArrayLike, k: int | None = None) -> 
     Raises:
         ArgumentError: counts out of range, or k > n.
 
-    Cost:
-        O(size).
+    Cost: O(size).
 
     >>> mean_at_k([4, 8], [1, 4], 4)
     array([0.25, 0.5 ])
@@ -98,14 +92,9 @@ def maj_at_k(answers: Sequence[Hashable], correct: Any, k: int) -> float:
     Raises:
         ArgumentError: k outside [1, n], or one answer marked both right and wrong.
 
-    Guarantee:
-        Exact, without sampling; the order of the answers does not matter.
-
-    Cost:
-        O(right answers x distinct answers x k^2 log k).
-
-    Source:
-        Majority voting: Wang et al., 2022, arXiv 2203.11171; the closed form over subsets is ours.
+    Guarantee: Exact, without sampling; the order of the answers does not matter.
+    Cost: O(right answers x distinct answers x k^2 log k).
+    Source: Majority voting: Wang et al., 2022, arXiv 2203.11171; the closed form over subsets is ours.
 
     >>> round(maj_at_k(["7", "7", "3", "5"], "7", 3), 4)
     0.6667
@@ -146,8 +135,7 @@ def brier(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1) -> 
     Raises:
         ArgumentError: an argument outside its range, or no trials at all.
 
-    Cost:
-        O(prompts).
+    Cost: O(prompts).
 
     >>> brier([0.5, 1.0], [1, 2], [2, 2])
     0.125
@@ -173,8 +161,7 @@ def log_loss(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1, 
     Raises:
         ArgumentError: an argument outside its range, or no trials at all.
 
-    Cost:
-        O(prompts).
+    Cost: O(prompts).
 
     >>> round(log_loss([0.5, 0.5], [1, 0], [4, 4]), 4)
     0.6931
@@ -202,8 +189,7 @@ def ece(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1, bins:
     Raises:
         ArgumentError: an argument outside its range, or no trials at all.
 
-    Cost:
-        O(prompts).
+    Cost: O(prompts).
 
     >>> round(ece([0.2, 0.2, 0.9], [1, 1, 9], [5, 5, 10]), 12)
     0.0

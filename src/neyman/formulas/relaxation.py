@@ -36,11 +36,8 @@ def relaxed_counts(spread: FloatP, budget: int, lower: IntP, upper: IntP, estima
     Raises:
         ArgumentError: another estimator, for which no relaxation was published.
 
-    Cost:
-        O(prompts log(1/eps)).
-
-    Source:
-        VIP, arXiv 2602.01601, the KKT conditions of its relaxed problem.
+    Cost: O(prompts log(1/eps)).
+    Source: VIP, arXiv 2602.01601, the KKT conditions of its relaxed problem.
     """
     if estimator not in ("rloo", "dr_grpo"):
         raise ArgumentError(

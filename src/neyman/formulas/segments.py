@@ -25,8 +25,7 @@ def group_index(groups: Iterable[Hashable]) -> tuple[IntP, list[Any]]:
     Raises:
         ArgumentError: labels that are not hashable, not one-dimensional, or NaN.
 
-    Cost:
-        O(rows log(rows)) for arrays, O(rows) for other labels.
+    Cost: O(rows log(rows)) for arrays, O(rows) for other labels.
 
     >>> group_index(["b", "a", "b"])
     (array([0, 1, 0]), ['b', 'a'])

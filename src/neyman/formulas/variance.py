@@ -57,11 +57,8 @@ def mixed_probability(success_rate: ArrayLike, n: ArrayLike) -> FloatP:
     Raises:
         ArgumentError: a rate outside [0, 1] or a group size that is not a whole number >= 0.
 
-    Guarantee:
-        Relative error of a few ulp also for rates near 0 and 1. Concave in n.
-
-    Cost:
-        O(size).
+    Guarantee: Relative error of a few ulp also for rates near 0 and 1. Concave in n.
+    Cost: O(size).
 
     >>> mixed_probability([0.5, 0.1], 2)
     array([0.5 , 0.18])
@@ -93,17 +90,13 @@ def gradient_variance(success_rate: ArrayLike, n: ArrayLike, estimator: str = "r
         ArgumentError: a rate outside [0, 1], an unknown estimator, or n = 1 for RLOO, whose leave-one-out
             baseline does not exist.
 
-    Guarantee:
-        Exact for rewards in {-1, +1} that are independent of the score. With corr(R, Z) = .5 the true
-        variance is up to 30 % above it at p = .2, n = 4, 2.2 times at p = .1 and .87 times at p = .5.
-        Trainers whose GRPO uses the sample standard deviation have mix_n(p) (n-1)/n^2 instead; rewards in
-        {0, 1} divide the RLOO and Dr. GRPO values by 4 and leave GRPO's.
+    Guarantee: Exact for rewards in {-1, +1} that are independent of the score. With corr(R, Z) = .5 the true variance
+    is up to 30 % above it at p = .2, n = 4, 2.2 times at p = .1 and .87 times at p = .5. Trainers whose GRPO uses the
+    sample standard deviation have mix_n(p) (n-1)/n^2 instead; rewards in {0, 1} divide the RLOO and Dr. GRPO values by
+    4 and leave GRPO's.
 
-    Cost:
-        O(size).
-
-    Source:
-        VIP, arXiv 2602.01601 (RLOO, Dr. GRPO); the GRPO form is derived here and checked by simulation.
+    Cost: O(size).
+    Source: VIP, arXiv 2602.01601 (RLOO, Dr. GRPO); the GRPO form is derived here and checked by simulation.
 
     >>> gradient_variance(0.5, [2, 3, 5])
     array([1.  , 0.5 , 0.25])
@@ -139,11 +132,8 @@ def dead_share(success_rate: ArrayLike, n: ArrayLike) -> FloatP:
         ArgumentError: no prompt, a rate outside [0, 1] or more than one dimension of them, a size below 0 or not
             whole.
 
-    Guarantee:
-        Exact for rollouts that are independent given p; relative error about 1e-12 where it is not tiny.
-
-    Cost:
-        O(P size(n)).
+    Guarantee: Exact for rollouts that are independent given p; relative error about 1e-12 where it is not tiny.
+    Cost: O(P size(n)).
 
     >>> dead_share(0.18, [2, 4, 8, 16]).round(2).tolist()
     [0.7, 0.45, 0.2, 0.04]

@@ -52,15 +52,11 @@ def effective_probability(
     Raises:
         ArgumentError: not 0 <= s <= n <= k, or a prior parameter that is not > 0.
 
-    Guarantee:
-        Exact under the prior, for rollouts that are independent given p. Relative error about 1e-12; for the
-        uniform prior the correctly rounded quotient (k-n)/(k+1), or (k-1)/(k+1) before any rollout.
+    Guarantee: Exact under the prior, for rollouts that are independent given p. Relative error about 1e-12; for the
+    uniform prior the correctly rounded quotient (k-n)/(k+1), or (k-1)/(k+1) before any rollout.
 
-    Cost:
-        O(size).
-
-    Source:
-        SARA, arXiv 2607.26253 (uniform prior); general Beta priors derived here.
+    Cost: O(size).
+    Source: SARA, arXiv 2607.26253 (uniform prior); general Beta priors derived here.
 
     >>> effective_probability([0, 1, 4], [4, 4, 4], 8)
     array([0.44444444, 1.        , 0.44444444])
@@ -154,16 +150,12 @@ def abandon_index(
     Raises:
         ArgumentError: an argument outside its range.
 
-    Guarantee:
-        Ties are exact. For the uniform prior correctly rounded quotients are compared, so that a chance equal to
-        a decimal threshold is a tie (tau = .4, k = 4 gives 3). For other priors and k <= 4096 chances near the
-        threshold are computed in exact fractions and rounded once.
+    Guarantee: Ties are exact. For the uniform prior correctly rounded quotients are compared, so that a chance equal to
+    a decimal threshold is a tie (tau = .4, k = 4 gives 3). For other priors and k <= 4096 chances near the threshold
+    are computed in exact fractions and rounded once.
 
-    Cost:
-        O(log k) evaluations.
-
-    Source:
-        SARA, arXiv 2607.26253.
+    Cost: O(log k) evaluations.
+    Source: SARA, arXiv 2607.26253.
 
     >>> abandon_index(8, 0.45)
     (4, 4)
@@ -246,14 +238,9 @@ def expected_rollouts(
     Raises:
         ArgumentError: an argument outside its range, or not exactly one of ``success_rate`` and ``prior``.
 
-    Guarantee:
-        Exact for independent rollouts; always at most k.
-
-    Cost:
-        O(size).
-
-    Source:
-        SARA, arXiv 2607.26253; the two-index form derived here.
+    Guarantee: Exact for independent rollouts; always at most k.
+    Cost: O(size).
+    Source: SARA, arXiv 2607.26253; the two-index form derived here.
 
     >>> round(float(expected_rollouts(8, 4, prior=(1.0, 1.0))), 6)
     6.4
@@ -305,16 +292,12 @@ def yield_condition(
     Raises:
         ArgumentError: an argument outside its range, or not exactly one of ``success_rate`` and ``prior``.
 
-    Guarantee:
-        Exact for independent rollouts. The condition fails, and early verdicts lose, for the uniform prior and
-        whenever all prompts share one success rate. It holds for U-shaped difficulty, Beta(a, a) with a <= .644
-        at k = 8, n = 4.
+    Guarantee: Exact for independent rollouts. The condition fails, and early verdicts lose, for the uniform prior and
+    whenever all prompts share one success rate. It holds for U-shaped difficulty, Beta(a, a) with a <= .644 at k = 8, n
+    = 4.
 
-    Cost:
-        O(prompts).
-
-    Source:
-        Derived here; SARA, arXiv 2607.26253, claims the gain without a condition.
+    Cost: O(prompts).
+    Source: Derived here; SARA, arXiv 2607.26253, claims the gain without a condition.
 
     >>> yield_condition(8, 4, prior=(1.0, 1.0)).holds, yield_condition(8, 4, prior=(0.5, 0.5)).holds
     (False, True)
@@ -366,14 +349,9 @@ def signal_kept(success_rate: ArrayLike, group_size: int, abandon: Abandon) -> F
     Raises:
         ArgumentError: an argument outside its range.
 
-    Guarantee:
-        Exact for independent rollouts.
-
-    Cost:
-        O(size).
-
-    Source:
-        Derived here.
+    Guarantee: Exact for independent rollouts.
+    Cost: O(size).
+    Source: Derived here.
 
     >>> signal_kept([0.05, 0.5], 8, 4).round(2)
     array([0.58, 0.9 ])

@@ -41,16 +41,12 @@ def water_level(spread: ArrayLike, budget: int, lower: ArrayLike, upper: ArrayLi
         ArgumentError: a negative or non-finite spread, or bounds out of range.
         InfeasibleError: the budget is outside the sums of the bounds.
 
-    Guarantee:
-        Before rounding, the counts minimise sum w_q^2 / n_q within the bounds (Neyman allocation). A larger spread
-        under the same bounds never gets fewer. More budget can take one rollout from a prompt, because largest
-        remainders are not monotone (weights 1, 3, 3 give 1, 1, 1 at 3 and 0, 2, 2 at 4). Ties by index.
+    Guarantee: Before rounding, the counts minimise sum w_q^2 / n_q within the bounds (Neyman allocation). A larger
+    spread under the same bounds never gets fewer. More budget can take one rollout from a prompt, because largest
+    remainders are not monotone (weights 1, 3, 3 give 1, 1, 1 at 3 and 0, 2, 2 at 4). Ties by index.
 
-    Cost:
-        O(prompts log(prompts)).
-
-    Source:
-        DynaMO, arXiv 2602.19208, section 3 (n_i = C sigma_i / sum sigma); Neyman, 1934.
+    Cost: O(prompts log(prompts)).
+    Source: DynaMO, arXiv 2602.19208, section 3 (n_i = C sigma_i / sum sigma); Neyman, 1934.
 
     >>> water_level([0.5, 0.3, 0.1, 0.0], budget=24, lower=2, upper=10)
     array([10,  9,  3,  2])
@@ -145,15 +141,11 @@ def published_water_level(
         ArgumentError: counts or bounds out of range.
         InfeasibleError: the budget is outside the sums of the bounds.
 
-    Guarantee:
-        Reproduces the published rule, which is not optimal: P is a variance where the theory has its root, and
-        the .85 threshold costs most of the gain. The preset's default is ``water_level`` of sqrt(E[p(1-p)]).
+    Guarantee: Reproduces the published rule, which is not optimal: P is a variance where the theory has its root, and
+    the .85 threshold costs most of the gain. The preset's default is ``water_level`` of sqrt(E[p(1-p)]).
 
-    Cost:
-        O(prompts log(prompts)).
-
-    Source:
-        DynaMO, arXiv 2602.19208, and the authors' public code.
+    Cost: O(prompts log(prompts)).
+    Source: DynaMO, arXiv 2602.19208, and the authors' public code.
 
     >>> published_water_level([1, 8, 15], [16, 16, 16], budget=48, lower=8, upper=24)
     array([15, 24,  9])
@@ -202,14 +194,9 @@ def inverse_accuracy(
         ArgumentError: an argument outside its range.
         InfeasibleError: the budget is outside the sums of the bounds.
 
-    Guarantee:
-        The sum is exact, ties go by index; no objective is optimised.
-
-    Cost:
-        O(prompts log(prompts)).
-
-    Source:
-        VIP, arXiv 2602.01601, its table of baselines.
+    Guarantee: The sum is exact, ties go by index; no objective is optimised.
+    Cost: O(prompts log(prompts)).
+    Source: VIP, arXiv 2602.01601, its table of baselines.
 
     >>> inverse_accuracy([0.09, 0.19, 0.99], budget=16, lower=1, upper=12)
     array([10,  5,  1])
@@ -239,14 +226,9 @@ def inverse_variance(
         ArgumentError: an argument outside its range.
         InfeasibleError: the budget is outside the sums of the bounds.
 
-    Guarantee:
-        The sum is exact, ties go by index; no objective is optimised.
-
-    Cost:
-        O(prompts log(prompts)).
-
-    Source:
-        VIP, arXiv 2602.01601, its table of baselines.
+    Guarantee: The sum is exact, ties go by index; no objective is optimised.
+    Cost: O(prompts log(prompts)).
+    Source: VIP, arXiv 2602.01601, its table of baselines.
 
     >>> inverse_variance([0.5, 0.1, 0.1], budget=14, lower=1, upper=12)
     array([2, 6, 6])

@@ -63,17 +63,13 @@ def prompt_weights(
         ArgumentError: arrays of different lengths, tokens missing or negative, "equal_tokens" under a loss that
             does not average over tokens, or "micro_token_mean" with rows left out or groups of unequal size.
 
-    Guarantee:
-        Exact on gradients under "sequence_mean" and "constant". Under "token_mean", "equal" is the mean over
-        prompts of the groups' mean token sums times one scalar per batch, R'/T', as if the batch held the
-        trained rows alone; "equal_tokens" is exactly the mean over prompts of the groups' token means. A KL term
-        in the loss is not multiplied by advantages and stays weighted by rows.
+    Guarantee: Exact on gradients under "sequence_mean" and "constant". Under "token_mean", "equal" is the mean over
+    prompts of the groups' mean token sums times one scalar per batch, R'/T', as if the batch held the trained rows
+    alone; "equal_tokens" is exactly the mean over prompts of the groups' token means. A KL term in the loss is not
+    multiplied by advantages and stays weighted by rows.
 
-    Cost:
-        O(rows log(rows)).
-
-    Source:
-        The gradient analyses of VIP and DynaMO give prompts equal weights; the factors are derived here.
+    Cost: O(rows log(rows)).
+    Source: The gradient analyses of VIP and DynaMO give prompts equal weights; the factors are derived here.
 
     >>> prompt_weights(["a", "a", "a", "b"])
     array([0.66666667, 0.66666667, 0.66666667, 2.        ])

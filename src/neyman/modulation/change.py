@@ -98,15 +98,11 @@ def entropy_change_from_moments(logp: Tensor, entropy: Tensor, s2: Tensor, weigh
     Raises:
         ArgumentError: shapes differ.
 
-    Guarantee:
-        The error against a step of size eta is O(eta^2), for logits as free parameters. In a network, whose tokens
-        share weights, steps on other tokens change this distribution too; no per-token formula includes that.
+    Guarantee: The error against a step of size eta is O(eta^2), for logits as free parameters. In a network, whose
+    tokens share weights, steps on other tokens change this distribution too; no per-token formula includes that.
 
-    Cost:
-        O(B T).
-
-    Source:
-        Fang et al. (2026), DynaMO, arXiv 2602.19208; verified numerically here.
+    Cost: O(B T).
+    Source: Fang et al. (2026), DynaMO, arXiv 2602.19208; verified numerically here.
 
     Example:
         >>> moments = token_moments(torch.tensor([[[2.0, 0.0]]]), torch.tensor([[0]]))
@@ -150,14 +146,9 @@ def entropy_change(
     Raises:
         ArgumentError: shapes do not match, a token outside the vocabulary, temperature not positive.
 
-    Guarantee:
-        As :func:`entropy_change_from_moments`, in the scaled logits z / temperature.
-
-    Cost:
-        O(B T V) time, O(chunk) memory beside the logits.
-
-    Source:
-        Fang et al. (2026), DynaMO, arXiv 2602.19208.
+    Guarantee: As :func:`entropy_change_from_moments`, in the scaled logits z / temperature.
+    Cost: O(B T V) time, O(chunk) memory beside the logits.
+    Source: Fang et al. (2026), DynaMO, arXiv 2602.19208.
 
     Example:
         >>> entropy_change(torch.zeros(1, 1, 4), torch.tensor([[2]]), torch.tensor([1.0])).abs().item() < 1e-6
@@ -189,14 +180,9 @@ def published_entropy_change(logp: Tensor, entropy: Tensor, mask: Tensor, weight
     Raises:
         ArgumentError: shapes differ.
 
-    Guarantee:
-        None about the true change, whose sign may differ. Independent of other sequences.
-
-    Cost:
-        O(B T), no extra forward pass.
-
-    Source:
-        Fang et al. (2026), DynaMO, arXiv 2602.19208, authors' public code.
+    Guarantee: None about the true change, whose sign may differ. Independent of other sequences.
+    Cost: O(B T), no extra forward pass.
+    Source: Fang et al. (2026), DynaMO, arXiv 2602.19208, authors' public code.
 
     Example:
         >>> logp = torch.tensor([[-0.1, -2.0]]); entropy = torch.tensor([[0.3, 1.5]])

@@ -103,11 +103,8 @@ def batch_extremes(pieces: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Extremes:
     Raises:
         ArgumentError: shapes within a piece differ.
 
-    Guarantee:
-        Bit for bit the same for every packing of the same tokens.
-
-    Cost:
-        O(tokens), one transfer from the device per piece.
+    Guarantee: Bit for bit the same for every packing of the same tokens.
+    Cost: O(tokens), one transfer from the device per piece.
 
     Example:
         >>> one = (torch.tensor([[0.5, 9.0]]), torch.tensor([[-0.2, 9.0]]), torch.tensor([[1, 0]]))

@@ -35,15 +35,12 @@ def beta_comp(
     Raises:
         ArgumentError: alpha is negative, or shapes do not match.
 
-    Guarantee:
-        Finite for any entropies. With the extremes of another batch ("lagged") the quotient is clamped to [0, 1].
+    Guarantee: Finite for any entropies. With the extremes of another batch ("lagged") the quotient is clamped to [0,
+    1].
 
-    Cost:
-        O(B T).
-
-    Source:
-        Fang et al. (2026), DynaMO, arXiv 2602.19208. Motive: in the logits,
-        E ||grad log pi||^2 = 1 - sum pi^2 <= 1 - exp(-H).
+    Cost: O(B T).
+    Source: Fang et al. (2026), DynaMO, arXiv 2602.19208. Motive: in the logits, E ||grad log pi||^2 = 1 - sum pi^2 <= 1
+    - exp(-H).
 
     Example:
         >>> entropy = torch.tensor([[0.0, 1.0, 2.0]])
@@ -86,14 +83,11 @@ def beta_stab(
     Raises:
         ArgumentError: a setting is out of range, or shapes do not match.
 
-    Guarantee:
-        Finite for any changes. With the maximum of another batch ("lagged") x may exceed 1, and the factor nears lam.
+    Guarantee: Finite for any changes. With the maximum of another batch ("lagged") x may exceed 1, and the factor nears
+    lam.
 
-    Cost:
-        O(B T).
-
-    Source:
-        Fang et al. (2026), DynaMO, arXiv 2602.19208; published gain 50 with threshold .99 or .9.
+    Cost: O(B T).
+    Source: Fang et al. (2026), DynaMO, arXiv 2602.19208; published gain 50 with threshold .99 or .9.
 
     Example:
         >>> change = torch.tensor([[0.0, -1.0]])
@@ -185,15 +179,11 @@ def token_factors(
     Raises:
         ArgumentError: shapes do not match.
 
-    Guarantee:
-        Always finite. With the extremes of the whole batch a token's factor is the same, bit for bit, for every
-        packing of the rows; voided by ``extremes=None`` on a part of the batch.
+    Guarantee: Always finite. With the extremes of the whole batch a token's factor is the same, bit for bit, for every
+    packing of the rows; voided by ``extremes=None`` on a part of the batch.
 
-    Cost:
-        O(B T).
-
-    Source:
-        Fang et al. (2026), DynaMO, arXiv 2602.19208.
+    Cost: O(B T).
+    Source: Fang et al. (2026), DynaMO, arXiv 2602.19208.
 
     Example:
         >>> shape = {"entropy": torch.tensor([[0.2, 1.0]]), "change": torch.tensor([[0.0, 0.1]])}

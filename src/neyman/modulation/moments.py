@@ -77,11 +77,8 @@ def entropy(logits: Tensor, *, temperature: float = 1.0, chunk_tokens: int | Non
     Raises:
         ArgumentError: wrong shape or type, temperature not positive.
 
-    Guarantee:
-        Within [0, log V] up to rounding. A token without a finite logit has no distribution and gives NaN.
-
-    Cost:
-        O(B T V) time, O(chunk) memory beside the logits.
+    Guarantee: Within [0, log V] up to rounding. A token without a finite logit has no distribution and gives NaN.
+    Cost: O(B T V) time, O(chunk) memory beside the logits.
 
     Example:
         >>> entropy(torch.zeros(1, 1, 4)).item() == torch.tensor(4.0).log().item()
@@ -115,15 +112,11 @@ def token_moments(
     Raises:
         ArgumentError: wrong shape or type, a token outside the vocabulary, temperature not positive.
 
-    Guarantee:
-        Equal for every chunk size up to the rounding of a sum. Tokens whose logits hold NaN or +inf, or are all
-        -inf, have no distribution: their moments are NaN, and extremes and factors leave them out.
+    Guarantee: Equal for every chunk size up to the rounding of a sum. Tokens whose logits hold NaN or +inf, or are all
+    -inf, have no distribution: their moments are NaN, and extremes and factors leave them out.
 
-    Cost:
-        O(B T V) time, O(chunk) memory beside the logits, whose type is not changed as a whole.
-
-    Source:
-        Fang et al. (2026), DynaMO, arXiv 2602.19208, the entropy change of a softmax policy.
+    Cost: O(B T V) time, O(chunk) memory beside the logits, whose type is not changed as a whole.
+    Source: Fang et al. (2026), DynaMO, arXiv 2602.19208, the entropy change of a softmax policy.
 
     Example:
         >>> token_moments(torch.zeros(1, 1, 2), torch.tensor([[0]])).s2.abs().item() < 1e-7

@@ -36,9 +36,8 @@ class Modulation:
     Raises:
         ArgumentError: a value is outside the range given above.
 
-    Source:
-        Fang et al. (2026), DynaMO, arXiv 2602.19208, and the authors' public code for the constants. The
-        extremes of the whole batch and the exact vocabulary sum deviate; ``published()`` undoes both.
+    Source: Fang et al. (2026), DynaMO, arXiv 2602.19208, and the authors' public code for the constants. The extremes
+    of the whole batch and the exact vocabulary sum deviate; ``published()`` undoes both.
 
     Example:
         >>> Modulation().threshold

@@ -29,8 +29,7 @@ def entropy_advantage_factor(
     Raises:
         ArgumentError: a setting is out of range, or shapes do not match.
 
-    Source:
-        Cheng et al. (2025), arXiv 2506.14758.
+    Source: Cheng et al. (2025), arXiv 2506.14758.
 
     Example:
         >>> entropy_advantage_factor(torch.tensor([[0.5, 9.0]]), torch.tensor([-1.0]), torch.ones(1, 2), 0.4, 2.0)
@@ -62,8 +61,7 @@ def token_covariance(advantages: Tensor, logp: Tensor, mask: Tensor) -> Tensor:
     Raises:
         ArgumentError: shapes do not match.
 
-    Source:
-        Cui et al. (2025), arXiv 2505.22617.
+    Source: Cui et al. (2025), arXiv 2505.22617.
 
     Example:
         >>> token_covariance(torch.tensor([1.0, -1.0]), torch.tensor([[-1.0], [-3.0]]), torch.ones(2, 1)).tolist()
@@ -105,8 +103,7 @@ def clip_cov_factor(
     Raises:
         ArgumentError: shapes do not match.
 
-    Source:
-        Cui et al. (2025), arXiv 2505.22617.
+    Source: Cui et al. (2025), arXiv 2505.22617.
     """
     covariance = token_covariance(advantages, logp, mask)
     shape = tuple(covariance.shape)
@@ -144,8 +141,7 @@ def kl_cov_advantages(
     Raises:
         ArgumentError: shapes do not match.
 
-    Source:
-        Cui et al. (2025), arXiv 2505.22617; as a change of the advantage it is ours.
+    Source: Cui et al. (2025), arXiv 2505.22617; as a change of the advantage it is ours.
 
     Example:
         >>> logp = torch.tensor([[-1.0], [-3.0]])
@@ -181,8 +177,7 @@ def fork_tokens_factor(entropy: Tensor, mask: Tensor, share: float) -> Tensor:
     Raises:
         ArgumentError: a share out of range, or shapes do not match.
 
-    Source:
-        Wang et al. (2025), arXiv 2506.01939; the threshold is the quantile 1 - share, as in TRL.
+    Source: Wang et al. (2025), arXiv 2506.01939; the threshold is the quantile 1 - share, as in TRL.
 
     Example:
         >>> fork_tokens_factor(torch.tensor([[0.1, 0.9, 0.5, 0.2, 7.0]]), torch.tensor([[1, 1, 1, 1, 0]]), 0.25)
