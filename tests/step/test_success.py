@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import neyman
+from neyman import Budget, Controller, preset
+from neyman.controller import advantages
 from neyman.errors import ArgumentError
 from strategies import (
     Host,
@@ -59,3 +61,27 @@ def test_a_batch_travels_between_processes():
 
     batch, _ = run_step(simple(rollouts=8), Host(), ["a", "b"])
     assert_same_batch(batch, pickle.loads(pickle.dumps(batch)).with_rewards(batch.rewards))
+
+
+def test_advantages_are_one_function_of_the_batch_and_its_rewards_spares_in_the_baseline_included():
+    """Rows and spares: the statistics hold both, the result one or both."""
+    strategy = preset("reinforce-ada", step=4, most=8, rows=2, estimator="rloo")
+    controller = Controller(strategy, Budget(rollouts=16), train_rows=4)
+    controller.begin(["a", "b"])
+    while not controller.is_done and (requests := controller.ask()):
+        controller.tell(
+            outcome(i, request.prompt_id, float(place % 3 == 0), success=place % 3 == 0)
+            for request in requests
+            for place, i in enumerate(request.rollout_ids)
+        )
+    batch = controller.finish()
+    assert len(batch.spare_ids)
+    np.testing.assert_array_equal(advantages(batch, batch.rewards), batch.advantages)
+    everything = advantages(batch, batch.rewards, with_spares=True)
+    groups = np.concatenate([batch.groups, batch.spare_groups])
+    rewards = np.concatenate([batch.rewards, batch.spare_rewards])
+    np.testing.assert_array_equal(everything, neyman.group_advantages(rewards, groups, estimator="rloo"))
+    shifted = advantages(batch, batch.rewards + 1.0, spare_rewards=batch.spare_rewards + 1.0)
+    np.testing.assert_allclose(shifted, batch.advantages, atol=1e-12)
+    with pytest.raises(ArgumentError, match="one entry per row"):
+        advantages(batch, batch.rewards[:-1])

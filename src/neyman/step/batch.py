@@ -91,11 +91,13 @@ def advantages(
     spare_rewards: ArrayLike | None = None,
     estimator: str | None = None,
     eps: float = 1e-4,
+    with_spares: bool = False,
 ) -> NDArray[np.float64]:
     """Return the advantage of each row of a batch over its ragged groups, not multiplied by ``weights``.
 
-    Every host trains on this function. A host whose trainer scales otherwise (over the batch, or each of several reward
-    functions by itself) takes the centred advantages, or those of each function, from here and scales them.
+    Every host trains on this function, but where its trainer computes advantages itself. A host whose trainer scales
+    otherwise (over the batch, or each of several reward functions by itself) takes the centred advantages, or those of
+    each function, from here and scales them.
 
     Args:
         batch: the batch, for its groups, and for the results that are in a group's baseline and do not train.
@@ -103,22 +105,24 @@ def advantages(
         spare_rewards: float [spares], rewards of the results that do not train; None takes those that were reported.
         estimator: "grpo", "dr_grpo", "rloo" or "reinforce++"; None takes the batch's.
         eps: added to the standard deviation where the estimator divides by it.
+        with_spares: whether the advantages of the spares follow those of the rows, for statistics over both.
 
     Returns:
-        float64 [rows], finite; 0 for rows without a result and in zero-variance groups.
+        float64 [rows], or [rows + spares], finite; 0 without a result and in zero-variance groups.
 
     Raises:
         ArgumentError: another number of rows or spares, or an unknown estimator.
     """
     array = _rows(batch, rewards)
-    if not len(array):
+    if not len(array):  # nor is there a spare: those are of trained groups
         return np.zeros(0)
     spares = float_array(
         "spare_rewards", batch.spare_rewards if spare_rewards is None else spare_rewards, ndim=1
     )
     everything = np.concatenate([array, spares]), np.concatenate([batch.groups, batch.spare_groups])
     kind = batch.estimator if estimator is None else estimator
-    return formulas.group_advantages(*everything, estimator=kind, eps=eps)[: len(array)]
+    found = formulas.group_advantages(*everything, estimator=kind, eps=eps)
+    return found if with_spares else found[: len(array)]
 
 
 def _rows(batch: Batch, rewards: ArrayLike) -> NDArray[np.float64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from neyman import formulas
-from neyman.controller import Batch, MissingReward
+from neyman.controller import Batch, MissingReward, advantages
 from neyman.errors import ArgumentError
 from neyman.strategy import Strategy
 from neyman.trl._guard import LARGEST
@@ -187,24 +188,20 @@ def row_advantages(
     """
     if positive is not None:
         return np.where(np.isnan(batch.success), 0.0, np.where(batch.success > 0.5, positive, -1.0))
-    groups = np.concatenate([batch.groups, batch.spare_groups])
-    rewards = np.concatenate([rewards, total_reward(trainer, spares)])
-    if batch.estimator == "reinforce++":
-        found = formulas.group_advantages(rewards, groups, estimator="reinforce++")
-    elif is_rloo(trainer):
-        found = formulas.group_advantages(rewards, groups, estimator="rloo")
-        if trainer.normalize_advantages:
-            found = _standardised(np.where(np.isnan(rewards), np.nan, found))
-    elif _order(trainer) == "normalize_then_sum":
+    found_of = partial(advantages, batch, with_spares=True)
+    sums, is_own = total_reward(trainer, spares), not is_rloo(trainer) and batch.estimator != "reinforce++"
+    if is_own and _order(trainer) == "normalize_then_sum":
+        columns = zip(matrix.T, spares.T, strict=True)
+        parts = [found_of(column, spare_rewards=spare, estimator="grpo") for column, spare in columns]
         matrix = np.concatenate([matrix, spares])
-        parts = np.stack([formulas.group_advantages(column, groups) for column in matrix.T], axis=1)
-        found = _standardised(_weighted_sum(trainer, parts, matrix))
-    elif _scale(trainer) == "group":
-        found = formulas.group_advantages(rewards, groups)
+        found = _standardised(_weighted_sum(trainer, np.stack(parts, axis=1), matrix))
+    elif is_own and _scale(trainer) == "batch":
+        found = found_of(rewards, spare_rewards=sums, estimator="dr_grpo")
+        found = found / (_batch_std(np.concatenate([rewards, sums])) + 1e-4)
     else:
-        found = formulas.group_advantages(rewards, groups, estimator="dr_grpo")
-        if _scale(trainer) == "batch":
-            found = found / (_batch_std(rewards) + 1e-4)
+        found = found_of(rewards, spare_rewards=sums)
+        if is_rloo(trainer) and trainer.normalize_advantages:
+            found = _standardised(np.where(np.isnan(np.concatenate([rewards, sums])), np.nan, found))
     return found[: len(batch)]
 
 
