@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from neyman.errors import ArgumentError
-from neyman.hosts.refusals import check_prompts
+from neyman.hosts.refusals import check_baseline, check_prompt_weight, check_prompts
 from neyman.hosts.terms import Terms
 from neyman.rules import InOrder
 from neyman.strategy import Strategy
-from neyman.trl._advantages import AGGREGATION, aggregation_of
+from neyman.trl._advantages import AGGREGATION, aggregation_of, baseline_problem
+from neyman.trl._behaviour import check_carry_over
 from neyman.trl._host import generates_once, warner
+from neyman.trl._prompts import Prompts
 
 _WAY_OUT = "load a map-style dataset, for example Dataset.from_list(list(stream.take(10_000)))"
 
@@ -38,11 +40,11 @@ def terms_of(trainer: Any, strategy: Strategy) -> Terms:
     )
 
 
-def check_rounds(trainer: Any, strategy: Strategy) -> None:
-    """Refuse several rounds where TRL must generate the whole batch in one call.
+def check_fit(trainer: Any, strategy: Strategy, prompts: Prompts, terms: Terms) -> None:
+    """Refuse a strategy that TRL's settings or the dataset contradict.
 
     Raises:
-        ArgumentError: the strategy draws in several rounds.
+        ArgumentError: names the setting and the way out.
     """
     if generates_once(trainer) and (strategy.verdict is not None or strategy.allocate.probe):
         raise ArgumentError(
@@ -50,9 +52,16 @@ def check_rounds(trainer: Any, strategy: Strategy) -> None:
             "allow here: TRL sets them up once per batch. Use a strategy of one round, such as 'vip', 'dynamo' or "
             "'uniform'"
         )
+    check_carry_over(trainer, strategy)
+    check_prompt_weight(strategy, terms)
+    check_baseline(strategy, terms, baseline_problem(trainer))
+    if prompts.ids is None:
+        _check_stream(trainer, strategy)
+    else:
+        _check_size(trainer, len(prompts.ids), terms)
 
 
-def check_size(trainer: Any, count: int, terms: Terms) -> None:
+def _check_size(trainer: Any, count: int, terms: Terms) -> None:
     """Check that TRL, which drops an incomplete batch at the end of an epoch, brings every prompt.
 
     Raises:
@@ -74,7 +83,7 @@ def check_size(trainer: Any, count: int, terms: Terms) -> None:
         )
 
 
-def check_stream(trainer: Any, strategy: Strategy) -> None:
+def _check_stream(trainer: Any, strategy: Strategy) -> None:
     """Refuse or warn of a strategy that needs more than the batch's own prompts, which is all that a stream has.
 
     Raises:

@@ -14,23 +14,21 @@ from numpy.typing import NDArray
 from neyman.controller import Batch, Controller, Request
 from neyman.errors import ContractError, RunFailedError
 from neyman.hosts.outcomes import outcome
-from neyman.hosts.refusals import check_baseline, check_prompt_weight
 from neyman.hosts.run import HostRun
 from neyman.hosts.weights import row_weights
 from neyman.modulation import WReinforce
 from neyman.strategy import Strategy
 from neyman.trl import _host as host
 from neyman.trl._advantages import (
-    baseline_problem,
     dead_share,
     estimator_of,
     reward_of,
     row_advantages,
     total_reward,
 )
-from neyman.trl._behaviour import check_carry_over, note_behaviour, restore_behaviour
+from neyman.trl._behaviour import note_behaviour, restore_behaviour
 from neyman.trl._checkpoint import Checkpoint
-from neyman.trl._fit import check_rounds, check_size, check_stream, terms_of
+from neyman.trl._fit import check_fit, terms_of
 from neyman.trl._generation import Generation
 from neyman.trl._guard import Guard
 from neyman.trl._kept import KeptErrors
@@ -84,14 +82,7 @@ class Session:
         self.token_factor = token_factor(trainer, modulation)
         terms = terms_of(trainer, strategy)
         named = estimator_of(trainer, strategy, scores_itself=self._positive is not None)
-        check_rounds(trainer, strategy)
-        check_carry_over(trainer, strategy)
-        check_prompt_weight(strategy, terms)
-        check_baseline(strategy, terms, baseline_problem(trainer))
-        if self.prompts.ids is None:
-            check_stream(trainer, strategy)
-        else:
-            check_size(trainer, len(self.prompts.ids), terms)
+        check_fit(trainer, strategy, self.prompts, terms)
         self.run = HostRun(
             strategy.with_options(estimator=named, modulation=modulation),
             terms,
@@ -100,7 +91,7 @@ class Session:
             max_rollouts=max_rollouts,
             features=features,
             accepts_change=accepts_strategy_change,
-            retries=0.0 if host.generates_once(trainer) else retries,
+            retries=0.0 if self.needs_direct_path else retries,
             seed=int(trainer.args.seed),
             divisor=self.ranks.world,
         )
