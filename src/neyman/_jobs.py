@@ -212,15 +212,13 @@ def _serve(connection: Connection, shared: tuple[Any, ...]) -> None:
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches the parent, which ends this process in order
-    # Warnings that advise the user of one run would be logged dozens of times here.
-    logging.getLogger("neyman").setLevel(logging.ERROR)
     end_with_parent()
-    with suppress(EOFError, OSError):  # the parent is gone, and this process about to end with it
+    with quiet(), suppress(EOFError, OSError):  # the parent is gone, and this process about to end with it
         while True:
             function, job = connection.recv()
             value, error = None, None
             try:
-                value = function(*shared, job, _reports(connection))
+                value = function(*shared, job, throttled(connection.send))
             except NeymanError as cause:
                 error = cause
             except Exception as cause:  # noqa: BLE001 - the boundary to the parent, which reports it
@@ -229,17 +227,29 @@ def _serve(connection: Connection, shared: tuple[Any, ...]) -> None:
             connection.send((value, error))
 
 
-def _reports(connection: Connection) -> Callable[[float], None]:
-    """Return the function that sends a call's progress, no more often than the parent looks."""
+def throttled(report: Callable[[float], None]) -> Callable[[float], None]:
+    """Return a function that passes a share on ten times a second at the most."""
     due = 0.0
 
     def progress(share: float) -> None:
         nonlocal due
         if time.monotonic() >= due:
             due = time.monotonic() + _TICK_SECONDS
-            connection.send(float(share))
+            report(float(share))
 
     return progress
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep warnings that advise the user of one run off the log, where dozens of runs would repeat them."""
+    logger = logging.getLogger("neyman")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def end_with_parent() -> None:

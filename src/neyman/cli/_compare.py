@@ -16,7 +16,7 @@ from rich.text import Text
 from neyman._files.atomic import write_atomic
 from neyman._files.json import read_object
 from neyman._jobs import cores, interruptible
-from neyman.cli._terminal import Bar, check_jobs, check_out, new_console, split_names, table_console
+from neyman.cli._terminal import Bar, check_jobs, check_out, new_console, picked, split_names, table_console
 from neyman.errors import ArgumentError
 from neyman.presets import PRESETS, unknown_name
 
@@ -146,7 +146,7 @@ def cells_of(command: CompareCommand) -> list[Cell]:
     base = Experiment(
         prompts=command.rows // sizes[0],
         group_size=sizes[0],
-        **{name: getattr(command, name) for name in _AS_GIVEN},
+        **picked(command, *_AS_GIVEN),
     )
     return grid(
         base,

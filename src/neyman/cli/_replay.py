@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from neyman._jobs import cores, interruptible
-from neyman.cli._terminal import Bar, check_jobs, check_out, new_console, split_names, table_console
+from neyman.cli._terminal import Bar, check_jobs, check_out, new_console, picked, split_names, table_console
 from neyman.errors import ArgumentError
 from neyman.presets import PRESETS, known_strategy
 
@@ -76,12 +76,7 @@ def replay_command(words: list[str]) -> int:
     for line in found.sentences():
         console.print(line, markup=False)
     settings = settings_for(
-        trace,
-        group_size=command.group_size,
-        prompts_per_step=command.prompts_per_step,
-        passes=command.passes,
-        width=command.width,
-        beyond=command.beyond,
+        trace, **picked(command, "group_size", "prompts_per_step", "passes", "width", "beyond")
     )
     features = None if texts is None else _embed(texts, console)
     command.out.mkdir(parents=True, exist_ok=True)
@@ -100,7 +95,6 @@ def replay_command(words: list[str]) -> int:
     except KeyboardInterrupt:
         console.print("\nInterrupted; finished runs are kept. The same command goes on.", markup=False)
         raise
-    given = {name: getattr(command, name) for name in ("seeds", "features", "success_threshold")}
     summary = replay_summary(
         [(run.strategy, run.seed, run.figures) for run in runs],
         found=found.as_dict(),
@@ -108,8 +102,8 @@ def replay_command(words: list[str]) -> int:
         difficulty=plan_of(trace, settings.group_size),
         options={
             **settings.as_dict(),
-            **given,
             "strategies": names,
+            **picked(command, "seeds", "features", "success_threshold"),
             "columns": list(command.columns),
             "command": shlex.join(["neyman", "replay", *words]),
         },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -30,6 +30,11 @@ def split_names(text: str) -> list[str]:
     ['vip', 'sara']
     """
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def picked(command: object, *names: str) -> dict[str, Any]:
+    """Return some flags of a command by name."""
+    return {name: getattr(command, name) for name in names}
 
 
 def check_jobs(jobs: int | None) -> None:

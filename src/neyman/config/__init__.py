@@ -16,7 +16,6 @@ except ImportError as error:
 from neyman.config._config import Config as Config
 from neyman.config._config import from_mapping as from_mapping
 from neyman.config._config import to_toml as to_toml
-from neyman.config._policy import ModelConfig as ModelConfig
 from neyman.config._settings import Options as Options
 from neyman.config._settings import Section as Section
 from neyman.config._settings import read_toml as read_toml
@@ -26,6 +25,7 @@ from neyman.config._tasks import TASKS as TASKS
 from neyman.config._tasks import DataTask as DataTask
 from neyman.config._tasks import ReasoningGymTask as ReasoningGymTask
 from neyman.config._tasks import RulesTask as RulesTask
+from neyman.config._trainer import ModelConfig as ModelConfig
 from neyman.config._trainer import TrainerConfig as TrainerConfig
 
 __all__ = [

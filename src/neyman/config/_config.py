@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
-from neyman.config._policy import ModelConfig
 from neyman.config._settings import Section, as_flags, checked, dump
 from neyman.config._strategy import StrategyConfig, checked_name
 from neyman.config._tasks import DataTask, ReasoningGymTask, RulesTask
-from neyman.config._trainer import TrainerConfig
+from neyman.config._trainer import ModelConfig, TrainerConfig
 from neyman.errors import ArgumentError
 from neyman.presets import strategy_by_name
 from neyman.strategy import Strategy

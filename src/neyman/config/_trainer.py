@@ -1,7 +1,8 @@
-"""Settings of the training run under TRL."""
+"""Settings of the policy, and of its training under TRL."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -30,6 +31,28 @@ _DECIDED = {
     "logging_steps": "the run, which writes a line for every step",
     "logging_strategy": "the run, which writes a line for every step",
 }
+
+
+class ModelConfig(Section):
+    """The policy."""
+
+    path: str = Field(
+        default="tiny",
+        description="'tiny' (0.1M parameters, built and warm-started here), or any causal LM's folder or name",
+    )
+    gguf_file: str | None = Field(
+        default=None, description="name of a GGUF file inside path to load the weights from"
+    )
+    dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="type of the weights")
+    warm_start_steps: int = Field(default=600, ge=0, description="'tiny' only: supervised optimiser steps")
+    cache: Path | None = Field(
+        default=None, description="'tiny' only: folder of built policies [~/.cache/neyman]"
+    )
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether the policy is the embedded one."""
+        return self.path == "tiny"
 
 
 class TrainerConfig(Section):

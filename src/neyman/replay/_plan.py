@@ -119,28 +119,16 @@ def plan(
     cost = _cost(lost + won, np.array(lengths), k)
     full = cost[:, -1]
     sara = min(max(_MIN_PROBE, *formulas.abandon_index(k, threshold)), k)
-    best = _MIN_PROBE + int(np.argmin(cost[0]))
-    speed = _first_look("speed", k)
-    spend = {
-        "dynamic-sampling": (k, full),
-        "sara": (sara, cost[:, sara - _MIN_PROBE]),
-        "speed": (speed, cost[:, speed - _MIN_PROBE]),
-        "pilot-commit": (pilot, _cost(means[:, -1], np.array(pilot), k)),
-        "best probe": (best, cost[:, best - _MIN_PROBE]),
-        "perfect choice": (k, np.full(len(full), float(k))),
+    speed, best = _first_look("speed", k), _MIN_PROBE + int(np.argmin(cost[0]))
+    probes = {"dynamic-sampling": k, "sara": sara, "speed": speed}
+    spend = {name: (probe, cost[:, probe - _MIN_PROBE]) for name, probe in probes.items()}
+    spend["pilot-commit"] = pilot, _cost(means[:, -1], np.array(pilot), k)
+    spend["best probe"] = best, cost[:, best - _MIN_PROBE]
+    spend["perfect choice"] = k, np.full(len(full), float(k))
+    ways = {
+        name: _way(some, k, probe, rollouts, full, budget, refused if name == "pilot-commit" else (0, probe))
+        for name, (probe, rollouts) in spend.items()
     }
-    ways = {}
-    for name, (probe, rollouts) in spend.items():
-        given_up = refused if name == "pilot-commit" else (0, probe)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            saving, groups = 1.0 - rollouts / full, (budget or 0) / rollouts
-        ways[name] = WayPlan(
-            probe=probe,
-            rollouts_per_group=_expected(rollouts),
-            saving=_expected(saving),
-            groups=None if budget is None else _expected(groups),
-            signal_kept=_signal_kept(some, k, probe, given_up),
-        )
     return SizePlan(
         group_size=k,
         prompts=some.prompts,
@@ -149,6 +137,26 @@ def plan(
         dead=_expected(lost[:, -1] + won[:, -1]),
         yield_holds=bool(cost[0, sara - _MIN_PROBE] <= full[0]),
         ways=ways,
+    )
+
+
+def _way(
+    pool: Difficulty,
+    k: int,
+    probe: int,
+    rollouts: FloatP,
+    full: FloatP,
+    budget: int | None,
+    given_up: Sequence[int],
+) -> WayPlan:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        saving, groups = 1.0 - rollouts / full, (budget or 0) / rollouts
+    return WayPlan(
+        probe=probe,
+        rollouts_per_group=_expected(rollouts),
+        saving=_expected(saving),
+        groups=None if budget is None else _expected(groups),
+        signal_kept=_signal_kept(pool, k, probe, given_up),
     )
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
-import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from functools import partial
 from hashlib import blake2b
@@ -21,7 +19,7 @@ from neyman import __version__
 from neyman._checks import integer
 from neyman._files.atomic import write_atomic
 from neyman._files.json import read_object
-from neyman._jobs import Processes, side_by_side
+from neyman._jobs import Processes, quiet, side_by_side, throttled
 from neyman.replay._host import replay_strategy, strategy_for
 from neyman.replay._settings import Settings
 from neyman.replay._trace import Trace
@@ -29,7 +27,6 @@ from neyman.strategy import Strategy
 
 # Of the figures' meaning: results kept under another are computed again.
 _VERSION = 3
-_POLL_SECONDS = 0.2
 
 Features = NDArray[np.float32]
 Run = tuple[str, int]  # a strategy's name and options, and a seed
@@ -163,18 +160,11 @@ def _replayed(
     show: Callable[[Mapping[Run, float]], None],
 ) -> Generator[tuple[Run, dict[str, Any]]]:
     """Yield the figures of runs as they end, and show the shares of those under way."""
-    due = time.monotonic() + _POLL_SECONDS
-
-    def progress(run: Run, share: float) -> None:
-        nonlocal due
-        if time.monotonic() >= due:
-            due = time.monotonic() + _POLL_SECONDS
-            show({run: share})
-
     if jobs == 1 or len(waiting) <= 1:
-        with _quiet():
+        with quiet():
             for run in waiting:
-                yield run, _one(trace, settings, features, run, partial(progress, run))
+                shown = throttled(lambda share, run=run: show({run: share}))  # type: ignore[misc]
+                yield run, _one(trace, settings, features, run, shown)
         return
     with Processes(shared=(trace, settings, features)) as processes:
         for running, ended in side_by_side(waiting, partial(processes.call, _one), at_once=jobs):
@@ -186,15 +176,3 @@ def _replayed(
                     ) from call.error
                 yield run, call.value
             show({run: call.share for run, call in running})
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep a strategy's warnings about its own yield off the terminal: the summary covers all strategies."""
-    logger = logging.getLogger("neyman")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
