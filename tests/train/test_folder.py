@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("pydantic")
 
 from neyman._files import checkpoints
+from neyman._files.json import plain
 from neyman.errors import StateError
-from neyman.train._folder import Progress, RunFolder, plain
+from neyman.train._folder import Progress, RunFolder
 from neyman.train._tail import Tail
 
 

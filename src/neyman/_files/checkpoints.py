@@ -173,19 +173,16 @@ def remove(folder: Path) -> None:
 
 def refused(folder: Path, fault: str) -> StateError:
     """Return the error for a checkpoint that cannot be resumed, from the file and its fault, with the remedy."""
-    older = [other for other in numbered(folder.parent) if step_of(other) < step_of(folder)]
-    for other in older:
-        try:
-            examine(other)
-        except FaultError:
-            continue
+    older = (other for other in numbered(folder.parent) if step_of(other) < step_of(folder))
+    whole = next(filter(is_whole, older), None)
+    if whole is None:
         return StateError(
-            f"{fault}. Resume from {other}, the last whole checkpoint before it (remove {folder} if it is to be found "
-            "by itself), or put back a copy of this one"
+            f"{fault}. No earlier checkpoint beside it is whole: put back a copy of this one, or start a new run in "
+            "another folder"
         )
     return StateError(
-        f"{fault}. No earlier checkpoint beside it is whole: put back a copy of this one, or start a new run in "
-        "another folder"
+        f"{fault}. Resume from {whole}, the last whole checkpoint before it (remove {folder} if it is to be found "
+        "by itself), or put back a copy of this one"
     )
 
 

@@ -7,6 +7,7 @@ Python's own reader silently keeps the last of two fields, and reads values on w
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -93,4 +94,19 @@ def read_object(path: Path, limit: int = LARGEST_FILE) -> dict[str, Any]:
     value = loads(read_bytes(path, limit))
     if not isinstance(value, dict):
         raise ValueError(f"it must hold one JSON object, got {value!r:.80}")  # noqa: TRY004 - as all else that is wrong
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: no NaN or infinity (null), no subclasses of str.
+
+    >>> plain({"a": float("nan"), "b": [1.5]})
+    {'a': None, 'b': [1.5]}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
     return value

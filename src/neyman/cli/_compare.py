@@ -170,26 +170,21 @@ def _settle(command: CompareCommand, *, resume: bool) -> None:
     settings = {k: v for k, v in asdict(command).items() if k not in ("out", "jobs", "resume")}
     path = command.out / SETTINGS_FILE
     check_out(command.out)
-    if not path.exists():
-        if command.out.exists() and not _may_begin(command.out, resume=resume):
-            raise ArgumentError(
-                f"--out {command.out} is not empty and holds no comparison; give another --out"
-            )
-        command.out.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, (json.dumps(settings, indent=2) + "\n").encode())
-        return
-    if not resume:
-        raise ArgumentError(f"--out {command.out} already holds a comparison; go on with it by --resume")
-    saved = _read_settings(path)
-    differing = [
-        f"{key} {saved.get(key)!r:.80} there, {settings[key]!r} here"
-        for key in settings
-        if saved.get(key) != settings[key]
-    ]
-    # More strategies or seeds are welcome: the files of runs are named by their settings.
-    fixed = [line for line in differing if line.split()[0] not in _GROWING]
-    if fixed:
-        raise ArgumentError(f"{path} holds other settings ({'; '.join(fixed)}); give another --out")
+    if path.exists():
+        if not resume:
+            raise ArgumentError(f"--out {command.out} already holds a comparison; go on with it by --resume")
+        saved = _read_settings(path)
+        differing = [
+            f"{key} {saved.get(key)!r:.80} there, {settings[key]!r} here"
+            for key in settings
+            # More strategies or seeds are welcome: the files of runs are named by their settings.
+            if saved.get(key) != settings[key] and key not in _GROWING
+        ]
+        if differing:
+            raise ArgumentError(f"{path} holds other settings ({'; '.join(differing)}); give another --out")
+    elif command.out.exists() and not _may_begin(command.out, resume=resume):
+        raise ArgumentError(f"--out {command.out} is not empty and holds no comparison; give another --out")
+    command.out.mkdir(parents=True, exist_ok=True)
     write_atomic(path, (json.dumps(settings, indent=2) + "\n").encode())
 
 

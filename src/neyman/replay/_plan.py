@@ -11,6 +11,7 @@ import numpy as np
 
 from neyman import formulas
 from neyman._checks import FloatP, integer, real
+from neyman._files.json import plain
 from neyman.presets import preset
 from neyman.randomness import keyed_rng
 from neyman.replay._difficulty import CountDifficulty, Difficulty
@@ -75,7 +76,7 @@ class SizePlan:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content, JSON-safe: infinite numbers become None."""
-        content: dict[str, Any] = _finite(asdict(self))
+        content: dict[str, Any] = plain(asdict(self))
         return content
 
 
@@ -165,12 +166,6 @@ def plan_of(trace: Trace, group_size: int) -> dict[str, Any] | None:
     if trace.trials.max() < group_size:
         return None
     return plan(CountDifficulty(trace.successes, trace.trials), group_size).as_dict()
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {name: _finite(value) for name, value in content.items()}
-    return None if isinstance(content, float) and not np.isfinite(content) else content
 
 
 def _resampled(rows: FloatP) -> FloatP:

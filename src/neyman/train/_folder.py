@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import re
 import sys
@@ -15,7 +14,7 @@ from typing import Any, BinaryIO, final
 
 from neyman._files import checkpoints
 from neyman._files.atomic import atomic, write_atomic
-from neyman._files.json import loads
+from neyman._files.json import loads, plain
 from neyman._files.limits import numbered_lines
 from neyman.errors import StateError
 
@@ -39,21 +38,6 @@ class Progress:
     step: int = 0
     seconds: float = 0.0
     is_last: bool = False
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: no NaN or infinity (null), no subclasses of str.
-
-    >>> plain({"a": float("nan"), "b": [1.5]})
-    {'a': None, 'b': [1.5]}
-    """
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return value
 
 
 def whole_lines(file: BinaryIO, path: Path, *, first: int = 1) -> Iterator[tuple[int, int, dict[str, Any]]]:
