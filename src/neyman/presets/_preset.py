@@ -11,15 +11,15 @@ from neyman.strategy import Strategy
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Preset:
     """A published method: its name, its builder, and the facts that tables and tests read.
 
     Args:
         name: of the method, e.g. "sara+dps".
         build: makes the strategy from keyword options that all have defaults.
-        place: rank in lists of presets, lowest first; equal places stand by name.
         table: its row in docs/methods.md: selection | belief | rollouts | verdict | source, each in a few words.
+        place: rank in lists of presets, lowest first; equal places stand by name.
         small: options with which it fits a step of 32 to 64 rollouts, as in tests; bounds and group sizes fit anyway.
         exceptions: attributes of `neyman.testing.StrategySuite` that the method needs set, by its way of closing
             a step, or under "any" for all of them.
@@ -27,8 +27,8 @@ class Preset:
 
     name: str
     build: Callable[..., Strategy]
-    place: int = 1000
     table: str
+    place: int = 1000
     small: Mapping[str, Any] = field(default_factory=dict)
     exceptions: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 

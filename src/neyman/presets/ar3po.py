@@ -28,9 +28,9 @@ def build(*, stage: int = 4, stages: int = 4, replay_age: int = 64) -> Strategy:
 
 
 PRESET = Preset(
-    name="ar3po",
-    build=build,
+    "ar3po",
+    build,
+    "in order | none | stages; an earlier right answer where none appears | one is right | arXiv 2509.25808",
     place=90,
-    table="in order | none | stages; an earlier right answer where none appears | one is right | arXiv 2509.25808",
     small={"stage": 2, "stages": 3},
 )

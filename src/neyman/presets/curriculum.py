@@ -40,8 +40,8 @@ def build(
 
 
 PRESET = Preset(
-    name="curriculum",
-    build=build,
+    "curriculum",
+    build,
+    "expected rate nearest to 1/2 | default | the same | none | arXiv 2510.01135",
     place=130,
-    table="expected rate nearest to 1/2 | default | the same | none | arXiv 2510.01135",
 )

@@ -45,9 +45,4 @@ def build(
     )
 
 
-PRESET = Preset(
-    name="dps",
-    build=build,
-    place=110,
-    table="most likely mixed | hidden Markov model | the same | none | DPS",
-)
+PRESET = Preset("dps", build, "most likely mixed | hidden Markov model | the same | none | DPS", place=110)

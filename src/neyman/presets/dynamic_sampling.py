@@ -27,8 +27,5 @@ def build(*, group_size: int | None = None) -> Strategy:
 
 
 PRESET = Preset(
-    name="dynamic-sampling",
-    build=build,
-    place=40,
-    table="in order | none | full groups | when complete | arXiv 2503.14476",
+    "dynamic-sampling", build, "in order | none | full groups | when complete | arXiv 2503.14476", place=40
 )

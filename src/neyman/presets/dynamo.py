@@ -33,8 +33,5 @@ def build(*, lower: int = 4, upper: int = 32, variant: str = "sqrt", modulation:
 
 
 PRESET = Preset(
-    name="dynamo",
-    build=build,
-    place=30,
-    table="in order | counts | by standard deviation | none | arXiv 2602.19208",
+    "dynamo", build, "in order | counts | by standard deviation | none | arXiv 2602.19208", place=30
 )

@@ -42,8 +42,8 @@ def build(
 
 
 PRESET = Preset(
-    name="greso",
-    build=build,
+    "greso",
+    build,
+    "in order, runs of uniform groups passed over | streaks | full groups | when complete | arXiv 2506.02177",
     place=120,
-    table="in order, runs of uniform groups passed over | streaks | full groups | when complete | arXiv 2506.02177",
 )

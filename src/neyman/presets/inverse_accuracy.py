@@ -11,8 +11,8 @@ from neyman.presets._inverse import inverse
 from neyman.presets._preset import Preset
 
 PRESET = Preset(
-    name="inverse-accuracy",
-    build=partial(inverse, "accuracy"),
+    "inverse-accuracy",
+    partial(inverse, "accuracy"),
+    "in order | default | 1 / (p + e) | none | baseline there",
     place=140,
-    table="in order | default | 1 / (p + e) | none | baseline there",
 )

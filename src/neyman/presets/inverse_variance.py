@@ -11,8 +11,8 @@ from neyman.presets._inverse import inverse
 from neyman.presets._preset import Preset
 
 PRESET = Preset(
-    name="inverse-variance",
-    build=partial(inverse, "variance"),
+    "inverse-variance",
+    partial(inverse, "variance"),
+    "in order | default | 1 / (p(1-p) + e) | none | baseline there",
     place=150,
-    table="in order | default | 1 / (p(1-p) + e) | none | baseline there",
 )

@@ -34,8 +34,8 @@ def build(
 
 
 PRESET = Preset(
-    name="knapsack",
-    build=build,
+    "knapsack",
+    build,
+    "in order | last visit | by value of a mixed group | none | arXiv 2509.25849",
     place=180,
-    table="in order | last visit | by value of a mixed group | none | arXiv 2509.25849",
 )

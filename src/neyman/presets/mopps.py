@@ -42,10 +42,10 @@ def build(
 
 
 PRESET = Preset(
-    name="mopps",
-    build=build,
+    "mopps",
+    build,
+    "drawn rate nearest to 1/2 | discounted Beta | the same | none | arXiv 2507.04632",
     place=50,
-    table="drawn rate nearest to 1/2 | discounted Beta | the same | none | arXiv 2507.04632",
     # Evidence fades by a hundredth a step, so a settled prompt looks open again after some hundred steps.
     exceptions={"any": {"retest_within": 600}},
 )

@@ -49,8 +49,5 @@ def build(
 
 
 PRESET = Preset(
-    name="moving-average",
-    build=build,
-    place=170,
-    table="in order | moving average | as vip | none | baseline there",
+    "moving-average", build, "in order | moving average | as vip | none | baseline there", place=170
 )

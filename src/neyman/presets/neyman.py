@@ -67,8 +67,5 @@ def build(
 
 
 PRESET = Preset(
-    name="neyman",
-    build=build,
-    place=210,
-    table="most promising, none lost | default | by marginal value | by worth | ours",
+    "neyman", build, "most promising, none lost | default | by marginal value | by worth | ours", place=210
 )

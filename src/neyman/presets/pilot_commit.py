@@ -50,9 +50,9 @@ def build(
 
 
 PRESET = Preset(
-    name="pilot-commit",
-    build=build,
+    "pilot-commit",
+    build,
+    "those not at rest | last visit | full groups within a band | pass rate of the pilot | arXiv 2605.26606",
     place=100,
-    table="those not at rest | last visit | full groups within a band | pass rate of the pilot | arXiv 2605.26606",
     small={"pilot": 4, "commit": 4},
 )

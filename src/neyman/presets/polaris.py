@@ -24,8 +24,8 @@ def build(*, group_size: int | None = None, replace_above: float = 0.3) -> Strat
 
 
 PRESET = Preset(
-    name="polaris",
-    build=build,
+    "polaris",
+    build,
+    "in order | none | the same; groups with signal stand for those without | none | SkyRL, after POLARIS",
     place=60,
-    table="in order | none | the same; groups with signal stand for those without | none | SkyRL, after POLARIS",
 )

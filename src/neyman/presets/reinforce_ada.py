@@ -42,9 +42,9 @@ def build(
 
 
 PRESET = Preset(
-    name="reinforce-ada",
-    build=build,
+    "reinforce-ada",
+    build,
+    "in order | none | rounds; a balanced part trains | one is right, or enough of both | arXiv 2510.04996",
     place=80,
-    table="in order | none | rounds; a balanced part trains | one is right, or enough of both | arXiv 2510.04996",
     small={"step": 3, "most": 8, "rows": 4},
 )

@@ -41,6 +41,4 @@ def build(
     )
 
 
-PRESET = Preset(
-    name="ridge", build=build, place=160, table="in order | ridge regression | as vip | none | baseline there"
-)
+PRESET = Preset("ridge", build, "in order | ridge regression | as vip | none | baseline there", place=160)

@@ -70,6 +70,4 @@ def _ordered(order: str, group_size: int | None) -> tuple[Select, Belief]:
     return base.select, base.belief
 
 
-PRESET = Preset(
-    name="sara", build=build, place=20, table="in order | counts | full groups | early | arXiv 2607.26253"
-)
+PRESET = Preset("sara", build, "in order | counts | full groups | early | arXiv 2607.26253", place=20)

@@ -14,10 +14,10 @@ from neyman.presets._preset import Preset
 _BY_KEY = {"by_name": "ties and draws are keyed by prompt"}
 
 PRESET = Preset(
-    name="sara+dps",
-    build=partial(sara.build, order="dps"),
+    "sara+dps",
+    partial(sara.build, order="dps"),
+    "as dps | as dps | full groups | early | arXiv 2607.26253",
     place=190,
-    table="as dps | as dps | full groups | early | arXiv 2607.26253",
     small={"schedule": (2,)},
     exceptions={"fixed_spend": _BY_KEY, "streaming": _BY_KEY},
 )

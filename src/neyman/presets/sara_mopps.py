@@ -11,9 +11,9 @@ from neyman.presets import mopps, sara
 from neyman.presets._preset import Preset
 
 PRESET = Preset(
-    name="sara+mopps",
-    build=partial(sara.build, order="mopps"),
+    "sara+mopps",
+    partial(sara.build, order="mopps"),
+    "as mopps | as mopps | full groups | early | arXiv 2607.26253",
     place=200,
-    table="as mopps | as mopps | full groups | early | arXiv 2607.26253",
     exceptions=mopps.PRESET.exceptions,
 )

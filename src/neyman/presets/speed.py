@@ -25,9 +25,9 @@ def build(*, screen: int = 4, then: int | None = None) -> Strategy:
 
 
 PRESET = Preset(
-    name="speed",
-    build=build,
+    "speed",
+    build,
+    "in order | none | full groups, once mixed | the screening is mixed | arXiv 2506.09016",
     place=70,
-    table="in order | none | full groups, once mixed | the screening is mixed | arXiv 2506.09016",
     small={"screen": 2, "then": 2},
 )

@@ -16,4 +16,4 @@ def build(*, group_size: int | None = None) -> Strategy:
     return Strategy(name="uniform", allocate=rules.Each(group_size))
 
 
-PRESET = Preset(name="uniform", build=build, place=0, table="in order | none | the same | none |")
+PRESET = Preset("uniform", build, "in order | none | the same | none |", place=0)

@@ -48,8 +48,5 @@ def build(
 
 
 PRESET = Preset(
-    name="vip",
-    build=build,
-    place=10,
-    table="in order | default | least gradient variance | none | arXiv 2602.01601",
+    "vip", build, "in order | default | least gradient variance | none | arXiv 2602.01601", place=10
 )
