@@ -19,16 +19,7 @@ from neyman.step._restore import readable, restored, state_of
 from neyman.step._state import StepState
 from neyman.step.batch import Batch, advantages
 from neyman.step.ledger import Fate, Ledger, Work
-from neyman.step.messages import (
-    Budget,
-    Cancel,
-    GroupReport,
-    Outcome,
-    Reason,
-    Request,
-    Status,
-    StopReason,
-)
+from neyman.step.messages import Budget, Cancel, GroupReport, Outcome, Reason, Request, Status, StopReason
 from neyman.step.missing import MissingReward
 from neyman.step.outcome import binary_outcome
 from neyman.step.pool import Pool
@@ -36,46 +27,18 @@ from neyman.strategy import Strategy, check_strategy
 
 # The contract with hosts: the class, and everything that passes between it and them.
 __all__ = [
-    "Batch",
-    "Budget",
-    "Cancel",
-    "Controller",
-    "Fate",
-    "GroupReport",
-    "Ledger",
-    "MissingReward",
-    "Outcome",
-    "PromptId",
-    "Reason",
-    "Request",
-    "Status",
-    "StopReason",
-    "Work",
-    "advantages",
-    "binary_outcome",
+    "Batch", "Budget", "Cancel", "Controller", "Fate", "GroupReport", "Ledger", "MissingReward", "Outcome",
+    "PromptId", "Reason", "Request", "Status", "StopReason", "Work", "advantages", "binary_outcome",
     "calibration",
-]
+]  # fmt: skip
 
 _VERSION = 1
 _LAST_STEP = 2**53 - 1  # beliefs compute with the steps that have passed, as floats
 _AWAITED = 65_536  # rollouts of closed steps that may still arrive; about 10 MB
 _KEYS = {
-    "version",
-    "seed",
-    "fingerprint",
-    "step",
-    "clock",
-    "next_rollout",
-    "passes",
-    "belief",
-    "ledger",
-    "pool",
-    "carried",
-    "late",
-    "memory",
-    "yield",
-    "open",
-}
+    "version", "seed", "fingerprint", "step", "clock", "next_rollout", "passes", "belief", "ledger", "pool",
+    "carried", "late", "memory", "yield", "open",
+}  # fmt: skip
 
 
 @final
