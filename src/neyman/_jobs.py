@@ -103,9 +103,8 @@ class Processes:
         return Call(worker, function, job)
 
     def _new_worker(self) -> _Worker:
-        context = multiprocessing.get_context(
-            "spawn"
-        )  # a fork would copy the locks of this process's threads
+        # Spawned, as a fork would copy the locks of this process's threads.
+        context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self._shared), daemon=True)
         with _added_to_environment(self._environment):
