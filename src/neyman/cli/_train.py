@@ -135,11 +135,6 @@ def _defaults(values: dict[str, Any], task_type: str | None) -> Config:
 def claim(config: Config, out: Path, *, resume: bool) -> bool:
     """Check that a training may use a directory of results; nothing is written.
 
-    Args:
-        config: the settings.
-        out: the directory.
-        resume: whether results in it are wanted.
-
     Returns:
         Whether it starts anew: the directory is empty, or holds a training of which no run ever began.
 

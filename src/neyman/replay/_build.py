@@ -31,11 +31,7 @@ class Timing:
 
 
 class TraceBuilder:
-    """Gathers rows, in 48 bytes each, however long their prompts and completions are.
-
-    Args:
-        keep_texts: keep each prompt's first text.
-    """
+    """Gathers rows, in 48 bytes each, however long their prompts and completions are."""
 
     def __init__(self, *, keep_texts: bool = False) -> None:
         self._keys: dict[bytes, int] = {}
@@ -94,9 +90,6 @@ class TraceBuilder:
 
     def build(self, files: str) -> Trace:
         """Return the trace.
-
-        Args:
-            files: of the rows, for the error.
 
         Raises:
             ArgumentError: no rollout with a result.

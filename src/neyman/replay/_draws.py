@@ -68,10 +68,6 @@ class Draws:
     def take(self, visit: int, count: int) -> tuple[bytes, list[int]]:
         """Draw rollouts of a visit.
 
-        Args:
-            visit: index of the visit.
-            count: rollouts wanted.
-
         Returns:
             Their outcomes (1 or 0) and tokens, both of the same length: ``count``, or fewer where the rest is
             refused.

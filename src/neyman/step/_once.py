@@ -17,11 +17,7 @@ from neyman.step.messages import Reason
 
 @final
 class AtOnce:
-    """Plan the whole budget when the step begins; with a probe, plan its rest again when the probe's results are in.
-
-    Args:
-        state: the step.
-    """
+    """Plan the whole budget when the step begins; with a probe, plan its rest again when the probe's results are in."""
 
     target = None
     sees_whole_groups = True

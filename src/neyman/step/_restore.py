@@ -46,10 +46,6 @@ def state_of(engine: Engine, late: Mapping[int, PromptId], *, is_open: bool) -> 
 def restored(old: Engine, state: Mapping[str, Any]) -> tuple[Engine, dict[int, PromptId]]:
     """Return the step and the late rollouts of a saved state, under the strategy and the limits of ``old``.
 
-    Args:
-        old: a step of the same controller, which is left alone.
-        state: from `state_of`, of the same prompt set.
-
     Raises:
         StateError: a part that cannot be read, does not read back as it was saved, or does not fit the others.
     """
@@ -81,11 +77,7 @@ def restored(old: Engine, state: Mapping[str, Any]) -> tuple[Engine, dict[int, P
 
 @contextmanager
 def readable(part: str) -> Iterator[None]:
-    """Turn any error that a damaged state causes into a `StateError` that names the part.
-
-    Args:
-        part: the part of the state that is read.
-    """
+    """Turn any error that a damaged state causes into a `StateError` that names the part."""
     try:
         yield
     except StateError:
@@ -99,10 +91,6 @@ def readable(part: str) -> Iterator[None]:
 def check_reread(saved: Mapping[str, Any], reread: Mapping[str, Any]) -> None:
     """Refuse a state that does not read back as it was saved.
 
-    Args:
-        saved: the state that was loaded.
-        reread: the state as it would be saved again.
-
     Raises:
         StateError: names the part that differs.
     """
@@ -115,11 +103,6 @@ def check_reread(saved: Mapping[str, Any], reread: Mapping[str, Any]) -> None:
 
 def check_sound(state: StepState, late: Mapping[int, PromptId], *, is_open: bool) -> None:
     """Refuse a restored step whose account does not balance, or that cannot go on.
-
-    Args:
-        state: the restored step.
-        late: rollouts of closed steps that are still out.
-        is_open: whether a step is open.
 
     Raises:
         StateError: names the first thing that does not fit.

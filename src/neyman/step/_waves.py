@@ -26,9 +26,6 @@ class Waves:
 
     A wave is wider than needed by the over-provision. There is no barrier: whenever fewer prompts are undecided than a
     wave needs, it is topped up.
-
-    Args:
-        state: the step.
     """
 
     def __init__(self, state: StepState) -> None:

@@ -16,13 +16,7 @@ _SEE = "Sound batches"
 
 
 def expect_sound_batch(batch: Batch, strategy: Strategy, asked: Mapping[int, PromptId]) -> None:
-    """Raise `BrokenContract` unless a batch is finite, joined by ids, and weighted by prompts.
-
-    Args:
-        batch: from ``finish`` or ``drain``.
-        strategy: of the batch.
-        asked: the prompt of every rollout that was asked for.
-    """
+    """Raise `BrokenContract` unless a batch is finite, joined by ids, and weighted by prompts."""
     rows = len(batch)
     names = ("rollout_ids", "groups", "rewards", "success", "advantages", "weights", "age", "counted")
     lengths = {name: len(getattr(batch, name)) for name in (*names, "prompt_ids")}

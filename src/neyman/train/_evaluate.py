@@ -22,13 +22,6 @@ def evaluation(
 
     It is None where no answer could be judged: a missing accuracy is not 0.
 
-    Args:
-        config: the run's settings.
-        task: its held-out problems are measured.
-        verifier: judges sampled answers.
-        tokenizer: the policy's.
-        seed: of the sampled answers, together with the step.
-
     Guarantee: the training's own randomness is left as it was.
     """
 

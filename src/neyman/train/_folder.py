@@ -122,12 +122,7 @@ class RunFolder:
         write_atomic(self.path / "done.json", json.dumps({"finished": True, "seconds": seconds}).encode())
 
     def append(self, event: dict[str, Any], *, durable: bool = False) -> None:
-        """Append one line to the metrics.
-
-        Args:
-            event: the line.
-            durable: wait until the disk has it.
-        """
+        """Append one line to the metrics."""
         line = json.dumps(plain(event), separators=(",", ":"), allow_nan=False).encode() + b"\n"
         with self.metrics.open("ab") as file:
             file.write(line)

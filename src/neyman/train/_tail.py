@@ -10,11 +10,7 @@ from neyman.train._folder import RunFolder, damaged_line, whole_lines
 
 @final
 class Tail:
-    """The progress of a run, by its own metrics.
-
-    Args:
-        folder: the run's directory.
-    """
+    """The progress of a run, by its own metrics."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder

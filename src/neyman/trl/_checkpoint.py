@@ -39,9 +39,6 @@ def last_checkpoint(output_dir: str | PathLike[str]) -> str | None:
     A checkpoint that a kill left unfinished is passed over, with a warning that names it. With it a script goes on by
     itself whenever it is started again, and from the start where no checkpoint was finished yet.
 
-    Args:
-        output_dir: the trainer's ``output_dir``.
-
     Returns:
         The checkpoint's path; None where none was ever finished.
 
