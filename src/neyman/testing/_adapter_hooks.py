@@ -14,7 +14,7 @@ from neyman.controller import Controller
 from neyman.rules import Allocate, Evidence
 from neyman.strategy import Strategy
 from neyman.testing._adapter_case import Answer, HostCase, HostDriver, HostRecord, HostStep
-from neyman.testing._contract import Suite, during, expect
+from neyman.testing._contract import Suite, during, expect, refused
 
 
 def grade(prompt: int, answer: str) -> float:
@@ -64,6 +64,12 @@ class HostHooks(Suite):
         name = "no strategy" if strategy is None else f"strategy {strategy.name!r}"
         with during(f"a training of {case.steps} steps under {name}", see=see):
             return case, self.make().train(case)
+
+    def refuses(
+        self, error: type[Exception], named: str, strategy: Strategy, *, see: str, **options: Any
+    ) -> str:
+        """Return the message with which a training, named for the report, is refused."""
+        return refused(lambda: self.train(strategy, see=see, **options), error, named, see=see)
 
 
 def controller_of(record: HostRecord) -> Controller:

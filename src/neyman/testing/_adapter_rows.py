@@ -12,7 +12,7 @@ from neyman.presets import preset
 from neyman.strategy import Strategy
 from neyman.testing._adapter_case import HostStep
 from neyman.testing._adapter_hooks import HostHooks, grade, in_order, ragged, real_rows
-from neyman.testing._contract import declared, expect, expect_same, refused
+from neyman.testing._contract import declared, expect, expect_same
 
 _TOLERANCE = 2e-4  # relative; advantages are float32
 
@@ -50,9 +50,8 @@ class HostRows(HostHooks):
                 left = Counter(found.generated)
                 left.subtract(real_rows(found))
                 claim = "a row must be a rollout that was generated for its prompt, and train once"
-                expect(
-                    min(left.values()) >= 0, claim, see=see, step=step, extra=[a for a in left if left[a] < 0]
-                )
+                extra = [answer for answer in left if left[answer] < 0]
+                expect(not extra, claim, see=see, step=step, extra=extra)
                 self._expect_advantages(found, strategy, step, see)
 
     def test_unequal_groups_weigh_prompts_equally(self) -> None:
@@ -74,17 +73,13 @@ class HostRows(HostHooks):
         factor = [len(found.rows) / (len(sizes) * sizes[prompt]) for prompt in groups.tolist()]
         expected = formulas.group_advantages(rewards, groups, estimator="grpo", eps=self.eps) * factor
         trained = found.advantages[places]
-        claim = (
-            "a row's factor must be its advantage in its prompt's group, times rows / (prompts x group size)"
-        )
+        claim = "a row's factor must be its group's advantage times rows / (prompts x group size)"
         expect(
             np.allclose(trained, expected, rtol=_TOLERANCE, atol=_TOLERANCE),
             claim, see=see, step=step, strategy=strategy.name, trained=trained, expected=expected,
         )  # fmt: skip
         filler = np.delete(found.advantages, places)
-        expect(
-            not filler.any(), "rows that only fill the batch must train nothing", see=see, advantages=filler
-        )
+        expect(not filler.any(), "rows that only fill the batch must train nothing", see=see, filler=filler)
 
     def test_uniform_trains_as_the_trainer_alone(self) -> None:
         """The same answers get the same advantages as without neyman."""
@@ -104,12 +99,7 @@ class HostRows(HostHooks):
         demand = "surplus rollouts must train in the next step under max_age=1"
         strategy = preset("dynamic-sampling", over_provision=4.0, max_age=1)
         if self.keeps_no_rollouts is not None:
-            refused(
-                lambda: self.train(strategy, see=see),
-                ArgumentError,
-                "max_age=1 in a host that keeps none",
-                see=see,
-            )
+            self.refuses(ArgumentError, "max_age=1 in a host that keeps none", strategy, see=see)
         with declared("keeps_no_rollouts", self.keeps_no_rollouts, demand, see=see):
             try:
                 _, record = self.train(strategy, see=see, steps=4, retries=0.0)

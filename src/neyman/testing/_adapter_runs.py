@@ -16,7 +16,7 @@ from neyman.testing._adapter_hooks import (
     nothing,
     shaped,
 )
-from neyman.testing._contract import expect, expect_same, refused
+from neyman.testing._contract import expect, expect_same
 from neyman.testing._host import through_json
 
 #: Metrics of a step of "uniform", without the prefix ``neyman/``; rollouts by fate stand there as they occur.
@@ -59,10 +59,15 @@ class HostRuns(HostHooks):
     def test_ten_steps_without_a_result_end_the_run_with_the_cause(self) -> None:
         """A verifier that is down must neither train on zeros nor let the run go on for days."""
         see = "Missing results in a host"
-        message = refused(
-            lambda: self.train(preset("uniform"), see=see, reward=nothing, retries=0.0, steps=12),
-            RunFailedError, "the tenth step in a row without a valid result", see=see,
-        )  # fmt: skip
+        message = self.refuses(
+            RunFailedError,
+            "the tenth step in a row without a valid result",
+            preset("uniform"),
+            reward=nothing,
+            retries=0.0,
+            steps=12,
+            see=see,
+        )
         expect("10 steps in a row" in message, "the error must give the cause", see=see, message=message)
 
     def test_resumed_equals_never_stopped(self) -> None:
@@ -85,22 +90,14 @@ class HostRuns(HostHooks):
         see = "Resumption in a host"
         _, saved = self.train(preset("uniform"), see=see, steps=1, save_after=1)
         resume: dict[str, Any] = {"see": see, "steps": 2, "resume": saved.checkpoint}
-        message = refused(
-            lambda: self.train(preset("uniform"), prompts=range(20, 32), **resume),
-            StateError, "a checkpoint of another dataset", see=see,
-        )  # fmt: skip
-        expect(
-            "another dataset" in message and "new run" in message, "a refusal must have a way out", see=see
+        message = self.refuses(
+            StateError, "a checkpoint of another dataset", preset("uniform"), prompts=range(20, 32), **resume
         )
-        message = refused(
-            lambda: self.train(preset("vip"), **resume),
-            StateError,
-            "a checkpoint of another strategy",
-            see=see,
-        )
-        expect(
-            "accept_strategy_change" in message, "the refusal must name the setting that accepts it", see=see
-        )
+        named = "another dataset" in message and "new run" in message
+        expect(named, "the refusal must have a way out", see=see, message=message)
+        message = self.refuses(StateError, "a checkpoint of another strategy", preset("vip"), **resume)
+        named = "accept_strategy_change" in message
+        expect(named, "the refusal must name the setting that accepts it", see=see, message=message)
         _, accepted = self.train(preset("vip"), accepts_change=True, **resume)
         claim = "an accepted change of strategy must go on with the checkpoint's ledger"
         expect_same(controller_of(accepted).ledger.steps, 2, claim, see=see)
@@ -113,57 +110,40 @@ class HostRuns(HostHooks):
             controller, ledger = controller_of(record), controller_of(record).ledger
             held = len(controller.held_rollouts) - len(controller.replayable)
             spent = sum(len(found.generated) for found in record.steps) + ledger.rollouts(Fate.PADDING)
-            given = {
-                "requested": ledger.requested,
-                "generated": spent,
-                "settled": ledger.rollouts(),
-                "held": held,
-            }
+            given = {"generated": spent, "settled": ledger.rollouts(), "held": held}
             claim = "every rollout must be requested, generated and settled once"
             same = ledger.requested == spent == ledger.rollouts() + held
-            expect(same, claim, see=see, strategy=strategy.name, **given)
+            expect(same, claim, see=see, requested=ledger.requested, strategy=strategy.name, **given)
 
     def test_metrics_have_the_names_of_every_host(self) -> None:
         """A dashboard made for one trainer reads another's runs."""
         see = "Metrics"
         case, record = self.train(preset("uniform"), see=see)
         for step, found in enumerate(record.steps):
-            ours = {
-                name.removeprefix("neyman/"): value
-                for name, value in found.metrics.items()
-                if "neyman/" in name
-            }
+            ours = {k.removeprefix("neyman/"): v for k, v in found.metrics.items() if "neyman/" in k}
             names = {name for name in ours if "/" not in name}
             claim = "the metrics of a step of 'uniform' must have these names below neyman/"
             expect(names == METRICS, claim, see=see, lacking=METRICS - names, unknown=names - METRICS)
-            total = (step + 1) * case.rows
+            counted = ours["rollouts"], ours["rollouts_total"]
             claim = "rollouts are per step, rollouts_total since the start"
-            expect(
-                (ours["rollouts"], ours["rollouts_total"]) == (case.rows, total),
-                claim,
-                see=see,
-                step=step,
-                metrics=ours,
-            )
+            expect(counted == (case.rows, (step + 1) * case.rows), claim, see=see, step=step, metrics=ours)
 
     def test_a_strategy_that_does_not_fit_is_refused_in_the_trainers_words(self) -> None:
         """Bounds that the step cannot meet, before anything is generated, with the setting that would."""
         see = "Refusals"
-        message = refused(
-            lambda: self.train(preset("vip", lower=12), see=see),
-            ArgumentError,
-            "lower=12 for 4 prompts of 8",
-            see=see,
-        )
+        message = self.refuses(ArgumentError, "lower=12 for 4 prompts of 8", preset("vip", lower=12), see=see)
         named = f"{self.group_setting} to 12 or more" in message
         expect(named, f"the refusal must name {self.group_setting!r}", see=see, message=message)
 
     def test_a_reward_that_is_not_binary_needs_a_named_success(self) -> None:
         """0.3 is no verdict: it must be neither a success nor a failure."""
         see = "Refusals"
-        message = refused(
-            lambda: self.train(preset("uniform"), see=see, reward=shaped),
-            ContractError, "a reward that is not binary, with no success named,", see=see,
-        )  # fmt: skip
+        message = self.refuses(
+            ContractError,
+            "a reward that is not binary, with no success named,",
+            preset("uniform"),
+            reward=shaped,
+            see=see,
+        )
         claim = "the refusal must name the setting"
         expect("not binary" in message and "success" in message, claim, see=see, message=message)
