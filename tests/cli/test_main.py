@@ -173,7 +173,8 @@ def data(folder, rows):
         (["--strategy", "math:sqrt"], None,
          "--strategy 'math:sqrt' does not take --strategy.options []: math.sqrt() takes exactly one"),
         (["--strategy", "vip", "--strategy.options", "lower=9"], None,
-         "'vip' does not fit --trainer.prompts-per-step 16 x --trainer.group-size 8 = 128 rollouts a step: budget=128"),
+         "strategy 'vip' does not fit the trainer's step of 128 rows (--trainer.group-size=8 x 16 prompts): lower=9 "
+         "rollouts for each of 16 prompts are 144; set --trainer.group-size to 9 or more, or lower to 8 or less"),
         (["--baselines", "sara", "--trainer.max-rollouts", "64"], None, "--trainer.max-rollouts must be at least"),
         (["--trainer.prompts-per-step", "2000"], None,
          "--trainer.prompts-per-step 2000 needs as many training prompts, but the task has 1024: no step"),

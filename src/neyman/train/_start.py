@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,9 @@ from pathlib import Path
 from neyman._files.lock import FolderLock
 from neyman.config import Config
 from neyman.errors import ArgumentError, missing_extra
-from neyman.hosts.dry_run import dry_run
+from neyman.hosts.budget import rollouts_per_step
+from neyman.hosts.dry_run import check_step
+from neyman.hosts.terms import Terms
 from neyman.strategy import Strategy
 
 # The files of a training beside its runs, written before the first step.
@@ -36,35 +39,32 @@ def check_start(config: Config) -> None:
             f"--trainer.prompts-per-step {brought} needs as many training prompts, but the task has {problems}: no "
             f"step would be taken. Lower it to {problems} or less, or bring more data"
         )
-    for name, strategy in strategies.items():
-        _check_step(config, name, strategy, problems)
+    for strategy in strategies.values():
+        terms = _terms(config, strategy)
+        # The bound is for the arms that have one; the others generate exactly what they train.
+        bound = config.trainer.max_rollouts if strategy.close == "fixed_train" else None
+        budget = rollouts_per_step(strategy, bound, terms)
+        check_step(strategy, budget, terms, pool=range(problems), warn=logging.getLogger("neyman").warning)
 
 
-def _check_step(config: Config, name: str, strategy: Strategy, problems: int) -> None:
+def _terms(config: Config, strategy: Strategy) -> Terms:
+    """Return a step of the training in the words of the command."""
     settings = config.trainer
-    budget = settings.budget
-    if strategy.close == "fixed_train":
-        budget = 4 * budget if settings.max_rollouts is None else settings.max_rollouts
-        if budget < settings.budget:
-            raise ArgumentError(
-                f"--trainer.max-rollouts must be at least prompts-per-step x group-size = {settings.budget}, "
-                f"got {budget}"
-            )
     weighs_tokens = strategy.prompt_weight == "equal_tokens"  # the trainer checks whether its loss does
-    try:
-        dry_run(
-            strategy,
-            budget,
-            range(settings.prompts_per_step),
-            train_rows=settings.budget,
-            pool=range(problems),
-            aggregation="token_mean" if weighs_tokens else "sequence_mean",
-        )
-    except ArgumentError as error:
-        raise type(error)(
-            f"strategy {name!r} does not fit --trainer.prompts-per-step {settings.prompts_per_step} x "
-            f"--trainer.group-size {settings.group_size} = {settings.budget} rollouts a step: {error}"
-        ) from error
+    return Terms(
+        rows=settings.budget,
+        group_size=settings.group_size,
+        aggregation="token_mean" if weighs_tokens else "sequence_mean",
+        batch="step",
+        group_setting="--trainer.group-size",
+        batch_settings="--trainer.prompts-per-step",
+        loss_setting="--trainer.loss-type",
+        max_rollouts="--trainer.max-rollouts",
+        option="--strategy.options {name}={value}",
+        accept_change="another --out",
+        new_run="another --out",
+        filler="copies of weight zero",
+    )
 
 
 def has_begun(out: Path) -> bool:
