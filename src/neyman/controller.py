@@ -63,11 +63,10 @@ class Controller:
     Raises:
         ArgumentError: a number outside its range; budget or ``train_rows`` not a multiple of ``divisor``.
 
-    Guarantee: the same sequence of begin, ask and tell gives the same decisions, bit for bit, on every rank
-    and after every resume. Requested rollouts never exceed the budget plus the retry allowance; with fixed
-    spend the budget is used exactly. A missing result is re-drawn within the allowance and never becomes
-    reward 0. A step always ends in a batch, with the reason why it ended.
-
+    Guarantee: the same sequence of begin, ask and tell gives the same decisions, bit for bit, on every rank and after
+    every resume. Requested rollouts never exceed the budget plus the retry allowance; with fixed spend the budget is
+    used exactly. A missing result is re-drawn within the allowance and never becomes reward 0. A step always ends in a
+    batch, with the reason why it ended.
     Cost: O(rollouts) a step beside the belief's and the allocation's own cost.
 
     Examples:

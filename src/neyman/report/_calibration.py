@@ -55,11 +55,8 @@ def calibration(groups: Groups) -> Calibration | None:
     Returns:
         The calibration; None where nothing was predicted (``is_predicted``) or no group has an outcome.
 
-    Guarantee:
-        The bounds take rollouts as independent. Visits of one prompt are not, so they are somewhat narrow.
-
-    Cost:
-        O(groups).
+    Guarantee: the bounds take rollouts as independent. Visits of one prompt are not, so they are somewhat narrow.
+    Cost: O(groups).
     """
     known = ~np.isnan(groups.predicted) & (groups.trials > 0)
     if not known.any() or not is_predicted(groups):
@@ -99,8 +96,7 @@ def calibration_bins(
 def wilson_bounds(rate: FloatP, trials: IntP, z: float = 1.959963984540054) -> tuple[FloatP, FloatP]:
     """Wilson's bounds of a binomial rate, entry by entry; NaN without trials.
 
-    Source:
-        Wilson, 1927, Probable inference, the law of succession, and statistical inference.
+    Source: Wilson, 1927, Probable inference, the law of succession, and statistical inference.
 
     >>> low, high = wilson_bounds(np.array([0.5]), np.array([10]))
     >>> round(float(low[0]), 4), round(float(high[0]), 4)

@@ -66,8 +66,8 @@ def write_comparison(
         ArgumentError: see `comparison_summary`.
         MissingExtraError: matplotlib or jinja2 is not installed.
 
-    Guarantee: both files are whole or absent; the page needs no network, runs no script, and escapes every
-    foreign string.
+    Guarantee: both files are whole or absent; the page needs no network, runs no script, and escapes every foreign
+    string.
     """
     regimes = read_regimes(runs, reference=reference, oracle=oracle)
     summary = _summarise(regimes)

@@ -139,8 +139,7 @@ def analyse(runs: Sequence[Run], reference: str | None = None) -> Findings:
     Raises:
         ArgumentError: no runs, several tasks, or a strategy's seed twice.
 
-    Cost:
-        O(runs x (evals + groups)).
+    Cost: O(runs x (evals + groups)).
     """
     _check_comparable(runs)
     main, baseline = _roles(runs)

@@ -125,8 +125,7 @@ def read_events(path: Path) -> Events:
     Raises:
         StateError: any other line that is not an event, or one longer than 64 MiB; the message names file and line.
 
-    Cost:
-        O(lines), each superseded line once more.
+    Cost: O(lines), each superseded line once more.
     """
     events, replaced = Events(), 0
     for number, line, is_last in _numbered(path):

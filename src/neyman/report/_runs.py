@@ -105,8 +105,7 @@ def load_run(path: str | Path) -> Run:
     Raises:
         StateError: a file is missing, damaged or of another version; the message names file and line.
 
-    Cost:
-        O(lines + groups).
+    Cost: O(lines + groups).
     """
     folder = Path(path)
     head = read_object(folder / "run.json")

@@ -102,12 +102,9 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     Returns:
         The interval; no bounds with fewer than two seeds.
 
-    Guarantee:
-        Exact coverage where the seeds' figures are independent and normal. It covers new seeds on the same task,
-        test problems and settings, nothing beyond.
-
-    Cost:
-        O(n).
+    Guarantee: exact coverage where the seeds' figures are independent and normal. It covers new seeds on the same
+    task, test problems and settings, nothing beyond.
+    Cost: O(n).
 
     >>> mean_interval([1.0, 2.0, 3.0]).mean
     2.0
@@ -137,14 +134,9 @@ def bootstrap_interval(
     Returns:
         Lower and upper bound; NaN with fewer than two seeds.
 
-    Guarantee:
-        Asymptotic only: with 5 seeds a 95 % interval covers some 84 %, so it never decides a verdict.
-
-    Cost:
-        O(n min(n^n, resamples)).
-
-    Source:
-        Efron, 1979, Bootstrap methods: another look at the jackknife.
+    Guarantee: asymptotic only: with 5 seeds a 95 % interval covers some 84 %, so it never decides a verdict.
+    Cost: O(n min(n^n, resamples)).
+    Source: Efron, 1979, Bootstrap methods: another look at the jackknife.
 
     >>> bootstrap_interval([1.0, 1.0], np.random.default_rng(0))
     (1.0, 1.0)
@@ -186,11 +178,8 @@ def accuracy_curve(curves: Sequence[tuple[ArrayLike, ArrayLike]], points: int = 
     Returns:
         The curve; empty where no seed has a point.
 
-    Guarantee:
-        Intervals hold point by point, not for the curve as a whole.
-
-    Cost:
-        O(seeds x points).
+    Guarantee: intervals hold point by point, not for the curve as a whole.
+    Cost: O(seeds x points).
     """
     pairs = [pair for pair in (_points(x, y) for x, y in curves) if len(pair[0])]
     if not pairs:
@@ -217,11 +206,8 @@ def paired_difference(
     Returns:
         The differences with Student's interval and the bootstrap's; None where no seed is shared.
 
-    Guarantee:
-        As ``mean_interval``. Pairs remove a seed's effects on both strategies (first policy, order of prompts).
-
-    Cost:
-        That of the bootstrap.
+    Guarantee: as ``mean_interval``. Pairs remove a seed's effects on both strategies (first policy, order of prompts).
+    Cost: That of the bootstrap.
 
     >>> paired_difference({0: 0.5, 1: 0.75}, {0: 0.25, 1: 0.5}, np.random.default_rng(0)).interval.mean
     0.25
@@ -242,11 +228,8 @@ def isotonic(curves: ArrayLike) -> FloatP:
     Returns:
         The fits, of the same shape.
 
-    Cost:
-        O(rows x points).
-
-    Source:
-        Ayer, Brunk, Ewing, Reid and Silverman, 1955 (pool adjacent violators), by SciPy.
+    Cost: O(rows x points).
+    Source: Ayer, Brunk, Ewing, Reid and Silverman, 1955 (pool adjacent violators), by SciPy.
 
     >>> isotonic([0.0, 3.0, 1.0, 4.0])
     array([0., 2., 2., 4.])
@@ -302,8 +285,7 @@ def cost_to_reach(curves: Sequence[tuple[ArrayLike, ArrayLike]], target: float, 
         The costs. Where a seed ended before the target its cost is censored: the mean then takes its last
         cost for it, is a lower bound, and has no interval.
 
-    Cost:
-        O(points).
+    Cost: O(points).
     """
     costs = np.array([first_reach(x, y, target) for x, y in curves], dtype=np.float64)
     reached = int(np.isfinite(costs).sum())

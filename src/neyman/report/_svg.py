@@ -50,9 +50,8 @@ def svg(
     Raises:
         MissingExtraError: matplotlib is not installed.
 
-    Guarantee:
-        The same data give the same bytes. No global state is changed: settings hold within the call, and
-        pyplot is never imported.
+    Guarantee: the same data give the same bytes. No global state is changed: settings hold within the call, and pyplot
+    is never imported.
     """
     try:
         import markupsafe as _  # noqa: PLC0415, F401  an extra, as the next

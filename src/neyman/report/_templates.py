@@ -33,8 +33,7 @@ def fill(template: str, **values: Any) -> str:
         MissingExtraError: jinja2 is not installed.
         jinja2.UndefinedError: the template uses a name that is not among the values.
 
-    Guarantee:
-        The page needs no network and runs no script. The same values give the same bytes.
+    Guarantee: the page needs no network and runs no script. The same values give the same bytes.
     """
     return _environment().get_template(template).render(**values)
 

@@ -42,13 +42,10 @@ def render(runs: Sequence[Run], out: str | Path, *, title: str, reference: str |
         ArgumentError: the runs cannot be compared.
         MissingExtraError: matplotlib or jinja2 is not installed.
 
-    Guarantee:
-        The page needs no network and runs no script; every foreign string is escaped. It is written to a
-        temporary file that then takes the name, so a reader never sees half of it. The same runs give the
-        same bytes with the same matplotlib.
-
-    Cost:
-        Seconds; O(runs x (steps + groups)).
+    Guarantee: the page needs no network and runs no script; every foreign string is escaped. It is written to a
+    temporary file that then takes the name, so a reader never sees half of it. The same runs give the same bytes with
+    the same matplotlib.
+    Cost: Seconds; O(runs x (steps + groups)).
     """
     findings = analyse(runs, reference)
     page = _page(findings, verdict(findings), title)

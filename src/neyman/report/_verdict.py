@@ -32,11 +32,8 @@ def verdict(findings: Findings) -> Verdict:
     Returns:
         The verdict, plain text.
 
-    Guarantee:
-        With independent, normal differences a winner is named wrongly in at most 5 of 100 such reports.
-
-    Cost:
-        O(strategies^2).
+    Guarantee: with independent, normal differences a winner is named wrongly in at most 5 of 100 such reports.
+    Cost: O(strategies^2).
     """
     if not any(len(run.accuracy) for run in findings.runs):
         text = "No evaluation was written yet, so accuracy is unknown."

@@ -23,9 +23,8 @@ class Pool:
         ids: distinct prompt ids; a range costs no memory for an index.
         seed: keys the order of each epoch.
 
-    Guarantee: an epoch ends when every prompt was opened, host-brought and drawn together; the order depends
-    on (seed, epoch) alone.
-
+    Guarantee: an epoch ends when every prompt was opened, host-brought and drawn together; the order depends on (seed,
+    epoch) alone.
     Cost: `peek` O(pool) in NumPy, a few ms for a million prompts; memory O(pool).
     """
 
