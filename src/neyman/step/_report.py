@@ -11,12 +11,7 @@ from neyman.step.messages import GroupReport
 
 
 def step_metrics(
-    state: StepState,
-    groups: list[Group],
-    trained: list[Group],
-    *,
-    rows: int,
-    real_rows: int,
+    state: StepState, groups: list[Group], trained: list[Group], *, rows: int, real_rows: int
 ) -> dict[str, float]:
     """Return the metrics of a step, or of those of its groups that are handed out together.
 
