@@ -45,9 +45,8 @@ _KEYS = {
 class Controller:
     """Decides which prompts get rollouts, how many, and when to stop; the host generates, verifies and trains.
 
-    One step is ``begin``, then ``ask`` and ``tell`` until ``is_done``, then ``finish``. ``ask`` may be called
-    at any time and nothing needs a barrier: an empty answer means that results are awaited, not that the step
-    is done.
+    One step is ``begin``, then ``ask`` and ``tell`` until ``is_done``, then ``finish``. ``ask`` may be called at any
+    time and nothing needs a barrier: an empty answer means that results are awaited, not that the step is done.
 
     Args:
         strategy: the four parts; its belief is copied, so one strategy may serve several controllers.
@@ -262,9 +261,8 @@ class Controller:
     def finish(self) -> Batch:
         """Close the step and return the rows to train on.
 
-        Results still out are counted as late when they arrive; of more than 65,536 of them those that are out
-        longest count as aborted. The belief learns from every valid outcome of
-        the step, trained or not.
+        Results still out are counted as late when they arrive; of more than 65,536 of them those that are out longest
+        count as aborted. The belief learns from every valid outcome of the step, trained or not.
 
         Raises:
             CallOrderError: no step is open.

@@ -47,13 +47,7 @@ def calibration(groups: Groups) -> Calibration | None:
     """Compare predictions, each made before its group's outcomes were known, with these outcomes.
 
     Bins of equal width; within one, sum n p / sum n against sum s / sum n. Scores are per rollout and from
-    ``neyman.formulas``.
-
-    Args:
-        groups: of any runs.
-
-    Returns:
-        The calibration; None where nothing was predicted (``is_predicted``) or no group has an outcome.
+    ``neyman.formulas``. None where nothing was predicted (``is_predicted``) or no group has an outcome.
 
     Guarantee: the bounds take rollouts as independent. Visits of one prompt are not, so they are somewhat narrow.
     Cost: O(groups).
@@ -80,13 +74,7 @@ def calibration(groups: Groups) -> Calibration | None:
 def calibration_bins(
     trials: FloatP | IntP, predicted: FloatP | IntP, successes: FloatP | IntP
 ) -> CalibrationBins:
-    """Return the rates of each bin with Wilson's bounds.
-
-    Args:
-        trials: rollouts with an outcome, [BINS].
-        predicted: sum of their predictions, [BINS].
-        successes: those that succeeded, [BINS].
-    """
+    """Return each bin's rates, from [BINS] rollouts with an outcome, the sum of their predictions, and successes."""
     counts = trials.astype(np.int64)
     realised = ratio(successes, counts)
     low, high = wilson_bounds(realised, counts)

@@ -32,21 +32,13 @@ _ALL_RESAMPLES, _RESAMPLES, _ALL_FLIPS = 5, 10_000, 14
 
 @dataclass(frozen=True)
 class Arm:
-    """One strategy in one regime.
-
-    Attributes:
-        name: the strategy.
-        settings: the setting that each seed is reported at, chosen without that seed.
-        runs: the run of each seed.
-        curves: accuracy over the common grid of rollouts, [seeds, points].
-        table: every setting with its final accuracy over the seeds.
-    """
+    """One strategy in one regime."""
 
     name: str
-    settings: tuple[Setting, ...]
-    runs: tuple[Mapping[str, Any], ...]
-    curves: FloatP
-    table: tuple[tuple[Setting, Interval], ...]
+    settings: tuple[Setting, ...]  # that each seed is reported at, chosen without that seed
+    runs: tuple[Mapping[str, Any], ...]  # of each seed
+    curves: FloatP  # accuracy over the common grid of rollouts, [seeds, points]
+    table: tuple[tuple[Setting, Interval], ...]  # every setting with its final accuracy over the seeds
 
     def over(self, cost: str) -> list[tuple[FloatP, FloatP]]:
         """Return each seed's (cost, accuracy)."""
@@ -58,25 +50,15 @@ class Arm:
 
 @dataclass(frozen=True)
 class Regime:
-    """All strategies of one regime over the same seeds.
-
-    Attributes:
-        name: the regime.
-        seeds: those that every strategy ran at every setting.
-        grid: rollouts at which curves are compared, [points]; the last is the budget.
-        tokens: where accuracies at equal tokens are compared: the most that every reported run has spent.
-        arms: by strategy, the reference first.
-        reference: the strategy that others are measured by.
-        oracle: the ceiling; None where it was not run.
-    """
+    """All strategies of one regime over the same seeds."""
 
     name: str
-    seeds: tuple[int, ...]
-    grid: FloatP
-    tokens: float
-    arms: Mapping[str, Arm]
-    reference: str
-    oracle: str | None
+    seeds: tuple[int, ...]  # those that every strategy ran at every setting
+    grid: FloatP  # rollouts at which curves are compared, [points]; the last is the budget
+    tokens: float  # where accuracies at equal tokens are compared: the most that every reported run has spent
+    arms: Mapping[str, Arm]  # by strategy, the reference first
+    reference: str  # the strategy that others are measured by
+    oracle: str | None  # the ceiling; None where it was not run
 
 
 def read_regimes(runs: Sequence[Mapping[str, Any]], *, reference: str, oracle: str) -> list[Regime]:
@@ -84,11 +66,6 @@ def read_regimes(runs: Sequence[Mapping[str, Any]], *, reference: str, oracle: s
 
     Each seed is reported at the learning rate and group size that were best on the *other* seeds, so that the
     choice does not flatter the figures; with a single seed there are no others, and it does.
-
-    Args:
-        runs: as `neyman.lab.run` returns them.
-        reference: the strategy that others are measured by.
-        oracle: the strategy that is the ceiling.
 
     Raises:
         ArgumentError: no runs, no run of the reference, or no seed that all strategies ran.
@@ -109,14 +86,13 @@ def _regime(name: str, strategies: Mapping[str, Runs], reference: str, oracle: s
         raise ArgumentError(
             f"the reference {reference!r} has no run in regime {name!r}; there are {', '.join(strategies)}"
         )
-    by_seed = [set(seeds) for settings in strategies.values() for seeds in settings.values()]
-    seeds = tuple(sorted(set.intersection(*by_seed)))
+    by_seed = [runs for settings in strategies.values() for runs in settings.values()]
+    seeds = tuple(sorted(set.intersection(*map(set, by_seed))))
     if not seeds:
         raise ArgumentError(
             f"no seed was run by every strategy and setting of regime {name!r}; finish the grid"
         )
-    every = [run for settings in strategies.values() for runs in settings.values() for run in runs.values()]
-    budget = min(float(run["experiment"]["rollouts"]) for run in every)
+    budget = min(float(run["experiment"]["rollouts"]) for runs in by_seed for run in runs.values())
     grid = np.linspace(0.0, budget, _POINTS)
     order = sorted(strategies, key=lambda strategy: (strategy != reference, strategy == oracle))
     arms = {strategy: _arm(strategy, strategies[strategy], seeds, grid) for strategy in order}
@@ -190,8 +166,10 @@ def _figures(
     arm, reference = regime.arms[name], regime.arms[regime.reference]
     budget = float(regime.grid[-1])
     costs = {other: cost_at(regime.grid, curves[name], final[other]) for other in regime.arms}
-    own = dict(zip(regime.seeds, arm.curves[:, -1].tolist(), strict=True))
-    at_tokens, theirs = _at_tokens(regime, arm), _at_tokens(regime, reference)
+    own, theirs = (
+        dict(zip(regime.seeds, one.curves[:, -1].tolist(), strict=True)) for one in (arm, reference)
+    )
+    at_tokens = _at_tokens(regime, arm)
     mean = accuracy_curve(arm.over("rollouts"))
     saved = captured = None
     if regime.oracle is not None:
@@ -206,11 +184,9 @@ def _figures(
     return {
         "final_accuracy": mean_interval(list(own.values())).within(0.0, 1.0).as_dict(),
         "final_accuracy_by_seed": {str(seed): value for seed, value in own.items()},
-        "difference_to_reference": _paired(
-            own, dict(zip(regime.seeds, reference.curves[:, -1].tolist(), strict=True))
-        ),
+        "difference_to_reference": _paired(own, theirs),
         "accuracy_at_equal_tokens": mean_interval(list(at_tokens.values())).within(0.0, 1.0).as_dict(),
-        "difference_at_equal_tokens": _paired(at_tokens, theirs),
+        "difference_at_equal_tokens": _paired(at_tokens, _at_tokens(regime, reference)),
         "rollouts_to_reference": _cost(costs[regime.reference], budget),
         "share_of_reference_rollouts": _cost(costs[regime.reference] / budget, 1.0),
         "rollouts_to": {other: _cost(cost, budget) for other, cost in costs.items()},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LONGEST_TICK = 28  # characters
+_DOTTED: dict[str, Any] = {"color": MUTED.light, "linewidth": 1.0, "linestyle": (0, (1, 2)), "zorder": 1}
 
 
 def draw_accuracy(
@@ -32,13 +33,7 @@ def draw_accuracy(
 ) -> Axes:
     """Draw accuracy over a cost: thin lines per seed, a thick mean, and its interval as a band.
 
-    Args:
-        axes: to draw on.
-        curves: strategy -> mean curve.
-        seeds: strategy -> each seed's (cost, accuracy).
-        looks: strategy -> look.
-        x_label: the cost, with its unit.
-        target: accuracy of a dotted line across; NaN draws none.
+    ``seeds`` maps a strategy to each seed's (cost, accuracy); ``target`` gets a dotted line across, NaN none.
     """
     for name, curve in curves.items():
         look = looks[name]
@@ -54,7 +49,7 @@ def draw_accuracy(
             )
         _line(axes, curve.x, curve.mean, look, name, markers=7)
     if np.isfinite(target):
-        axes.axhline(target, color=MUTED.light, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
+        axes.axhline(target, **_DOTTED)
     _focus(axes, [y for pairs in seeds.values() for _, y in pairs])
     return _dress(axes, x_label=x_label, y_label="test problems solved", percent="y", thousands="x")
 
@@ -95,7 +90,7 @@ def draw_calibration(
     axes: Axes, calibrations: Mapping[str, CalibrationBins], looks: Mapping[str, Look]
 ) -> Axes:
     """Draw realised against predicted success; on the diagonal a predictor is right."""
-    axes.plot([0, 1], [0, 1], color=MUTED.light, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
+    axes.plot([0, 1], [0, 1], **_DOTTED)
     for name, one in calibrations.items():
         known = one.trials > 0
         x, y = one.predicted[known], one.realised[known]
@@ -111,10 +106,9 @@ def draw_calibration(
 def draw_fates(axes: Axes, fates: Mapping[str, Mapping[str, int]]) -> Axes:
     """Draw strategy -> fate -> rollouts: one bar per strategy, in shares of the rollouts requested."""
     names = list(fates)
-    order = fate_order(fates.values())
     left = np.zeros(len(names))
     totals = np.array([max(sum(one.values()), 1) for one in fates.values()], dtype=np.float64)
-    for fate in order:
+    for fate in fate_order(fates.values()):
         share = np.array([one.get(fate, 0) for one in fates.values()]) / totals
         axes.barh(
             range(len(names)),
@@ -151,7 +145,7 @@ def draw_intervals(
             axes.plot([low, high], [place, place], color=colour, linewidth=2.2, zorder=2)
         axes.plot([mean], [place], color=colour, marker=looks[name].marker, markersize=8, zorder=3)
     if mark is not None:
-        axes.axvline(mark, color=MUTED.light, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
+        axes.axvline(mark, **_DOTTED)
     _dress(axes, x_label=label, y_label="")
     return _name_rows(axes, list(entries))
 
@@ -166,9 +160,9 @@ def draw_over_passes(
 ) -> Axes:
     """Draw each strategy's values over the passes ``at`` which they stand; None is unknown."""
     for name, values in series.items():
-        known = [(x, y) for x, y in zip(at, values, strict=True) if y is not None]
-        points = np.array(known, dtype=np.float64).reshape(-1, 2)
-        _line(axes, points[:, 0], points[:, 1], looks[name], name, markers=7)
+        y = np.array(values, dtype=np.float64)  # None becomes NaN
+        known = ~np.isnan(y)
+        _line(axes, np.asarray(at)[known], y[known], looks[name], name, markers=7)
     axes.set_ylim(bottom=0.0)
     return _dress(axes, x_label="passes over the prompts", y_label=label)
 

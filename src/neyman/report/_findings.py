@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -72,28 +73,16 @@ class StrategyFindings:
 
 @dataclass(frozen=True)
 class Findings:
-    """Figures of all strategies, and the differences between them.
+    """Figures of all strategies, and the differences between them."""
 
-    Attributes:
-        main: the strategy that the runs' settings put to the test; None where they name none.
-        reference: the strategy that others are compared with.
-        strategies: the reference first, then by name.
-        common: cost -> the smallest total over all runs; NaN where a run has none.
-        target: the reference's mean final accuracy; NaN without a reference.
-        pairwise: (one, other) -> difference in final accuracy at equal rollouts, for every pair of strategies,
-            at the level at which all intervals hold together (Bonferroni).
-        pairwise_level: that level.
-        notes: limits of the comparison.
-    """
-
-    main: str | None
-    reference: str
-    strategies: tuple[StrategyFindings, ...]
-    common: Mapping[str, float]
-    target: float
-    pairwise: Mapping[tuple[str, str], Paired | None]
-    pairwise_level: float
-    notes: tuple[str, ...]
+    main: str | None  # the strategy that the runs' settings put to the test; None where they name none
+    reference: str  # the strategy that others are compared with
+    strategies: tuple[StrategyFindings, ...]  # the reference first, then by name
+    common: Mapping[str, float]  # cost -> the smallest total over all runs; NaN where a run has none
+    target: float  # the reference's mean final accuracy; NaN without a reference
+    pairwise: Mapping[tuple[str, str], Paired | None]  # differences in final accuracy at equal rollouts
+    pairwise_level: float  # at which all their intervals hold together (Bonferroni)
+    notes: tuple[str, ...]  # limits of the comparison
 
     @property
     def runs(self) -> list[Run]:
@@ -128,13 +117,7 @@ def _roles(runs: Sequence[Run]) -> tuple[str | None, str]:
 def analyse(runs: Sequence[Run], reference: str | None = None) -> Findings:
     """Compute the figures of a training's report.
 
-    Args:
-        runs: of one task, each strategy and seed once.
-        reference: the strategy that others are compared with; it may be absent. None takes the first baseline of the
-            runs' settings, else "uniform".
-
-    Returns:
-        The findings.
+    The reference may be absent; None takes the first baseline of the runs' settings, else "uniform".
 
     Raises:
         ArgumentError: no runs, several tasks, or a strategy's seed twice.
@@ -177,11 +160,9 @@ def _check_comparable(runs: Sequence[Run]) -> None:
         raise ArgumentError(
             f"runs must share one task, got {', '.join(map(repr, tasks))}; write one report per task"
         )
-    seen: set[tuple[str, int]] = set()
-    for run in runs:
-        if (run.strategy, run.seed) in seen:
-            raise ArgumentError(f"runs must hold each strategy and seed once, got {run.name} twice")
-        seen.add((run.strategy, run.seed))
+    for name, count in Counter(run.name for run in runs).items():
+        if count > 1:
+            raise ArgumentError(f"runs must hold each strategy and seed once, got {name} twice")
 
 
 def costs_of(run: Run, cost: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -95,8 +95,6 @@ def plural(count: int, noun: str) -> str:
 
 def _parts(figure: Figure) -> tuple[float, float, float]:
     """Mean, low and high; NaN where unknown, the bounds both or none."""
-    if isinstance(figure, Interval):
-        return (figure.mean, figure.low, figure.high) if figure.is_known else (figure.mean, NAN, NAN)
-    values = [figure[key] for key in ("mean", "low", "high")]
-    mean, low, high = (NAN if value is None else value for value in values)
+    values = figure.as_dict() if isinstance(figure, Interval) else figure
+    mean, low, high = (NAN if (value := values[key]) is None else value for key in ("mean", "low", "high"))
     return (mean, low, high) if np.isfinite(low) and np.isfinite(high) else (mean, NAN, NAN)

@@ -15,13 +15,8 @@ _PROBING, _FULL = "sara", "dynamic-sampling"
 def saving(runs: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> Interval | None:
     """Share of rollouts per effective group that early verdicts saved against dynamic sampling.
 
-    1 - waste(sara) / waste(dynamic sampling), paired by seed.
-
-    Args:
-        runs: strategy -> seed -> figures.
-
-    Returns:
-        The mean over seeds with its interval; None where not both were replayed, or one bought no group.
+    1 - waste(sara) / waste(dynamic sampling), paired by seed, from strategy -> seed -> figures. None where not both
+    were replayed, or one bought no group.
     """
     waste = [
         {seed: one["waste_factor_full"] for seed, one in runs.get(name, {}).items()}
@@ -39,13 +34,8 @@ def advice(
 ) -> str:
     """Advise whether early verdicts pay on these prompts, from the replay where it has both strategies.
 
-    Without them the advice follows from the difficulty of the recorded prompts.
-
-    Args:
-        runs: strategy -> seed -> figures.
-        difficulty: `neyman.replay.SizePlan` of the record at this group size, as a dict; None where its visits
-            are smaller than a group.
-        group_size: k.
+    Without them the advice follows from the difficulty of the recorded prompts: `neyman.replay.SizePlan` at this group
+    size, as a dict; None where the record's visits are smaller than a group.
     """
     measured = saving(runs)
     if difficulty is None:
@@ -54,8 +44,8 @@ def advice(
                 f"No visit holds {group_size} rollouts, so groups of that size cannot be judged: choose a group size "
                 "that was recorded."
             )
-        start = f"No visit holds {group_size} rollouts, so the yield condition is unknown"
-        return f"{start}: early verdicts {_would(measured, 'in this replay')}."
+        would = _would(measured, "in this replay")
+        return f"No visit holds {group_size} rollouts, so the yield condition is unknown: early verdicts {would}."
     pool = (
         f"{100 * difficulty['never']['mean']:.0f} % of your groups of {group_size} are never solved and "
         f"{100 * difficulty['always']['mean']:.0f} % always solved"

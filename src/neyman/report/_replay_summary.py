@@ -42,13 +42,9 @@ FIGURES: dict[str, tuple[float, float]] = {
 def summarise_strategy(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one strategy's figures over its seeds.
 
-    Args:
-        runs: the figures of each seed.
-
-    Returns:
-        Name -> {"mean", "low", "high"}; None where unknown, bounds None with one seed. ``fates`` holds shares
-        of the rollouts. ``waste_factor`` is ``waste_factor_full`` where all trained groups have the full size,
-        else ``waste_factor_any``; ``waste_factor_counts`` names the choice.
+    Name -> {"mean", "low", "high"}; None where unknown, bounds None with one seed. ``fates`` holds shares of the
+    rollouts. ``waste_factor`` is ``waste_factor_full`` where all trained groups have the full size, else
+    ``waste_factor_any``; ``waste_factor_counts`` names the choice.
     """
     entry: dict[str, Any] = {
         name: _mean([run[name] for run in runs], bounds) for name, bounds in FIGURES.items()

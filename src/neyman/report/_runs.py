@@ -119,8 +119,7 @@ def load_run(path: str | Path) -> Run:
     finished = bool(done.data.get("finished"))
     notes = list(events.notes)
     if not finished:
-        reached, planned = len(events.steps), head.integer("steps")
-        notes.append(f"not finished: {reached} of {planned} steps are written")
+        notes.append(f"not finished: {len(events.steps)} of {head.integer('steps')} steps are written")
     seconds = _column(events.steps, "seconds")
     config = head.data.get("config")
     return Run(

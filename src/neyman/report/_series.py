@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neyman._checks import FloatP, IntP
+from neyman.report._calibration import ratio
 from neyman.report._runs import Run
 
 PARTS = ("first", "last", "all")
@@ -32,15 +33,9 @@ class Series:
 
 
 def step_series(runs: Sequence[Run], source: str, name: str) -> Series | None:
-    """Return one figure over steps.
+    """Return one figure of a strategy's runs over steps; None where no run has a finite value of it.
 
-    Args:
-        runs: one strategy's, a seed each.
-        source: ``"metrics"`` (the controller's report) or ``"trainer"``.
-        name: the figure.
-
-    Returns:
-        The series; None where no run has a finite value of it.
+    ``source`` is ``"metrics"`` (the controller's report) or ``"trainer"``.
     """
     return series_of([(run.step, getattr(run, source)[name]) for run in runs if name in getattr(run, source)])
 
@@ -65,8 +60,4 @@ def series_of(columns: Sequence[tuple[IntP, FloatP]]) -> Series | None:
 def _mean(rows: FloatP) -> FloatP:
     """Mean of the finite values over the first axis; NaN where there are none."""
     known = np.isfinite(rows)
-    count = known.sum(axis=0)
-    total = np.where(known, rows, 0.0).sum(axis=0)
-    out: FloatP = np.full(rows.shape[1], np.nan)
-    np.divide(total, count, out=out, where=count > 0)
-    return out
+    return ratio(np.where(known, rows, 0.0).sum(axis=0), known.sum(axis=0))

@@ -93,14 +93,8 @@ def known(value: float) -> float | None:
 def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     """Mean over seeds with Student's interval.
 
-    mean +- t_{(1+level)/2, n-1} s / sqrt(n).
-
-    Args:
-        values: one figure per seed; NaN are left out.
-        level: confidence in (0, 1).
-
-    Returns:
-        The interval; no bounds with fewer than two seeds.
+    mean +- t_{(1+level)/2, n-1} s / sqrt(n), of one figure per seed; NaN are left out, and fewer than two seeds give no
+    bounds.
 
     Guarantee: exact coverage where the seeds' figures are independent and normal. It covers new seeds on the same
     task, test problems and settings, nothing beyond.
@@ -123,16 +117,9 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
 def bootstrap_interval(
     values: ArrayLike, rng: Generator, level: float = 0.95, resamples: int = 10_000
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of a mean, a cross-check that assumes no distribution.
+    """Percentile bootstrap interval of a mean over seeds, a cross-check that assumes no distribution.
 
-    Args:
-        values: one figure per seed.
-        rng: used for n > 6 only; up to there all n^n resamples are enumerated.
-        level: confidence in (0, 1).
-        resamples: drawn for n > 6.
-
-    Returns:
-        Lower and upper bound; NaN with fewer than two seeds.
+    Up to n = 6 all n^n resamples are enumerated, beyond that ``rng`` draws them; fewer than two seeds give NaN.
 
     Guarantee: asymptotic only: with 5 seeds a 95 % interval covers some 84 %, so it never decides a verdict.
     Cost: O(n min(n^n, resamples)).
@@ -160,23 +147,14 @@ def value_at(x: ArrayLike, y: ArrayLike, at: float) -> float:
     (0.4, nan)
     """
     xs, ys = _points(x, y)
-    if not len(xs):
-        return NAN
-    return float(np.interp(at, xs, ys, left=np.nan, right=np.nan))
+    return float(np.interp(at, xs, ys, left=np.nan, right=np.nan)) if len(xs) else NAN
 
 
 def accuracy_curve(curves: Sequence[tuple[ArrayLike, ArrayLike]], points: int = 101) -> Curve:
     """Mean curve over seeds with its pointwise 95 % interval.
 
     Each seed's curve is interpolated linearly onto an even grid from the latest first point to the earliest
-    last one, so that every point of the mean has every seed in it.
-
-    Args:
-        curves: (cost, accuracy) per seed.
-        points: grid points.
-
-    Returns:
-        The curve; empty where no seed has a point.
+    last one, so that every point of the mean has every seed in it. Without any point the curve is empty.
 
     Guarantee: intervals hold point by point, not for the curve as a whole.
     Cost: O(seeds x points).
@@ -195,16 +173,9 @@ def accuracy_curve(curves: Sequence[tuple[ArrayLike, ArrayLike]], points: int = 
 def paired_difference(
     ours: dict[int, float], reference: dict[int, float], rng: Generator, level: float = 0.95
 ) -> Paired | None:
-    """Difference between two strategies, paired by seed.
+    """Difference between two strategies, paired by seed, with Student's interval and the bootstrap's.
 
-    Args:
-        ours: seed -> figure; NaN are left out.
-        reference: seed -> figure, to be subtracted.
-        rng: for the bootstrap of many seeds.
-        level: confidence in (0, 1).
-
-    Returns:
-        The differences with Student's interval and the bootstrap's; None where no seed is shared.
+    Figures that are NaN are left out; None where no seed is shared.
 
     Guarantee: as ``mean_interval``. Pairs remove a seed's effects on both strategies (first policy, order of prompts).
     Cost: That of the bootstrap.
@@ -220,13 +191,7 @@ def paired_difference(
 
 
 def isotonic(curves: ArrayLike) -> FloatP:
-    """Non-decreasing curve nearest to each row in squares.
-
-    Args:
-        curves: [points] or [rows, points], finite.
-
-    Returns:
-        The fits, of the same shape.
+    """Non-decreasing curve nearest in squares to each row of [points] or [rows, points], which are finite.
 
     Cost: O(rows x points).
     Source: Ayer, Brunk, Ewing, Reid and Silverman, 1955 (pool adjacent violators), by SciPy.
@@ -244,10 +209,7 @@ def isotonic(curves: ArrayLike) -> FloatP:
 def cost_at(costs: FloatP, curves: FloatP, targets: FloatP) -> FloatP:
     """Cost at which each non-decreasing curve reaches its target, linear in between; infinite where it never does.
 
-    Args:
-        costs: rising, [points].
-        curves: [rows, points].
-        targets: [rows].
+    ``costs`` rise, [points]; ``curves`` are [rows, points], ``targets`` [rows].
     """
     reached = curves >= targets[:, None] - _ROUNDING
     i = reached.argmax(axis=1)
@@ -274,18 +236,10 @@ def first_reach(x: ArrayLike, y: ArrayLike, target: float) -> float:
 
 
 def cost_to_reach(curves: Sequence[tuple[ArrayLike, ArrayLike]], target: float, level: float = 0.95) -> Reach:
-    """Cost at which each seed reaches a target, and the mean over seeds.
+    """Cost at which each seed's curve of (cost, accuracy) reaches a target, and the mean over seeds.
 
-    Args:
-        curves: (cost, accuracy) per seed.
-        target: the accuracy to reach.
-        level: confidence in (0, 1).
-
-    Returns:
-        The costs. Where a seed ended before the target its cost is censored: the mean then takes its last
-        cost for it, is a lower bound, and has no interval.
-
-    Cost: O(points).
+    Where a seed ended before the target its cost is censored: the mean then takes its last cost for it, is a lower
+    bound, and has no interval.
     """
     costs = np.array([first_reach(x, y, target) for x, y in curves], dtype=np.float64)
     reached = int(np.isfinite(costs).sum())
@@ -313,9 +267,8 @@ def _points(x: ArrayLike, y: ArrayLike) -> tuple[FloatP, FloatP]:
     xs, ys = _checks.float_array("x", x, ndim=1), _checks.float_array("y", y, ndim=1)
     if len(xs) != len(ys):
         raise ArgumentError(f"x and y must have one length, got {len(xs)} and {len(ys)}")
-    known = np.isfinite(xs) & np.isfinite(ys)
-    xs, ys = xs[known], ys[known]
-    order = np.argsort(xs, kind="stable")
+    known = np.flatnonzero(np.isfinite(xs) & np.isfinite(ys))
+    order = known[np.argsort(xs[known], kind="stable")]
     xs, ys = xs[order], ys[order]
     last = np.append(np.diff(xs) > 0, True) if len(xs) else np.zeros(0, dtype=bool)
     return xs[last], ys[last]

@@ -38,14 +38,8 @@ def svg(
 ) -> Markup:
     """Draw on a figure of its own and return it as an inline SVG.
 
-    Args:
-        name: unique in the page; ids begin with it.
-        title: the picture in words, for screen readers.
-        draw: draws on the Axes it is given.
-        size: width and height in inches, at 72 points each.
-
-    Returns:
-        The picture. Text stays text, in the page's font; colours are CSS variables.
+    Ids begin with ``name``, unique in the page; ``title`` is for screen readers. Text stays text, in the page's font;
+    colours are CSS variables. Sizes are in inches, at 72 points each.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

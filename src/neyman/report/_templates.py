@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 def fill(template: str, **values: Any) -> str:
-    """Return a page as text.
-
-    Args:
-        template: a file in ``templates``.
-        values: the names that the template uses.
+    """Return a page as text, from a file in ``templates`` and the values of the names in it.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -79,11 +75,9 @@ def _environment() -> Environment:
 
 def _readable(value: Any) -> Any:
     """Spell out invisible characters, and keep a number with its unit on one line; HTML stays as it is."""
-    if value is None:
-        return ""
-    return (
-        value if hasattr(value, "__html__") else _format.visible(value).replace(" %", "\N{NO-BREAK SPACE}%")
-    )
+    if value is None or hasattr(value, "__html__"):
+        return "" if value is None else value
+    return _format.visible(value).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _pretty(value: Any) -> str:

@@ -49,9 +49,8 @@ def render(runs: Sequence[Run], out: str | Path, *, title: str, reference: str |
     """
     findings = analyse(runs, reference)
     page = _page(findings, verdict(findings), title)
-    path = Path(out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return write_text(path, page)
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    return write_text(Path(out), page)
 
 
 def summary(runs: Sequence[Run], *, reference: str | None = None) -> dict[str, object]:

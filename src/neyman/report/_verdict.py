@@ -26,12 +26,6 @@ def verdict(findings: Findings) -> Verdict:
     A winner is named only where Student's paired interval of the difference to every other strategy excludes
     zero, at a level that allows for all pairs (Bonferroni). One seed never names one.
 
-    Args:
-        findings: of the runs.
-
-    Returns:
-        The verdict, plain text.
-
     Guarantee: with independent, normal differences a winner is named wrongly in at most 5 of 100 such reports.
     Cost: O(strategies^2).
     """
@@ -113,18 +107,14 @@ def _main_headline(findings: Findings, main: str) -> str:
 
 
 def _headline(findings: Findings, ranked: list[StrategyFindings], winner: str | None) -> str:
-    is_beside = (
-        findings.main is not None
-        and findings.has_reference
-        and winner not in (findings.main, findings.reference)
-    )
-    if winner is not None and not is_beside:
+    best, main, reference = ranked[0].strategy, findings.main, findings.reference
+    tests_main = main is not None and findings.has_reference
+    if winner is not None and (not tests_main or winner in (main, reference)):
         return f"{winner} won: the interval of the difference excludes zero."
     if all(len(s.runs) == 1 for s in ranked):
         return "One seed each: no winner can be named."
-    if findings.main is not None and findings.has_reference:
-        return _main_headline(findings, findings.main)
-    best, reference = ranked[0].strategy, findings.reference
+    if main is not None and findings.has_reference:
+        return _main_headline(findings, main)
     if not findings.has_reference:
         return "No winner can be named."
     ahead = [
@@ -143,8 +133,7 @@ def _difference_sentence(findings: Findings, ranked: list[StrategyFindings]) -> 
 
     Where the reference is the best, it is compared with the runner-up.
     """
-    best = ranked[0]
-    rival = ranked[1]
+    best, rival = ranked[:2]
     if findings.main is not None and findings.has_reference:
         best, rival = findings.find(findings.main), findings.find(findings.reference)
     elif findings.has_reference and best.strategy != findings.reference:
@@ -212,22 +201,18 @@ def _cost_sentence(findings: Findings, ours: StrategyFindings) -> str:
             f"{ours.strategy} reached {goal} with {reach.reached} of {len(reach.costs)} seeds; the others "
             f"ended before it, so its mean cost is at least {reach.interval.mean:,.0f} rollouts ({share})."
         )
-    spread = ""
-    if reach.interval.is_known:
-        spread = f", 95 % interval {reach.interval.low:,.0f} to {reach.interval.high:,.0f}"
+    low, high = reach.interval.low, reach.interval.high
+    spread = f", 95 % interval {low:,.0f} to {high:,.0f}" if reach.interval.is_known else ""
     return f"{ours.strategy} reached {goal} after {reach.interval.mean:,.0f} rollouts ({share}{spread})."
 
 
 def _token_sentences(findings: Findings) -> list[str]:
     """Report strategies whose difference to the reference changes its sign at equal tokens."""
-    sentences = []
-    for ours in findings.strategies:
-        by_rollouts, by_tokens = ours.against.get("rollouts"), ours.against.get("tokens")
-        if by_rollouts is None or by_tokens is None:
-            continue
-        if by_rollouts.interval.mean * by_tokens.interval.mean < 0.0:
-            sentences.append(
-                f"At equal tokens the sign of the difference changes: {ours.strategy} differs from "
-                f"{findings.reference} by {100.0 * by_tokens.interval.mean:+.1f} points."
-            )
-    return sentences
+    return [
+        f"At equal tokens the sign of the difference changes: {ours.strategy} differs from {findings.reference} by "
+        f"{100.0 * by_tokens.interval.mean:+.1f} points."
+        for ours in findings.strategies
+        if (by_rollouts := ours.against.get("rollouts")) is not None
+        and (by_tokens := ours.against.get("tokens")) is not None
+        and by_rollouts.interval.mean * by_tokens.interval.mean < 0.0
+    ]
