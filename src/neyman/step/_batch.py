@@ -22,16 +22,10 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The host's wishes for the rows of a batch.
+    """The host's wishes for the rows of a batch."""
 
-    Args:
-        fill: "copies" fills to ``train_rows``, or to a multiple of ``divisor``, with rows of weight 0; "none" does not.
-        aggregation: how the host's loss averages tokens.
-        divisor: rows come in multiples of it.
-    """
-
-    fill: str
-    aggregation: str
+    fill: str  # "copies": to ``train_rows`` or a multiple of ``divisor``, with rows of weight 0; "none": not at all
+    aggregation: str  # how the host's loss averages tokens
     divisor: int
 
 
@@ -74,11 +68,8 @@ def group_copies(state: StepState, trained: Sequence[Group]) -> Int:
     replacement where there are enough, else with. Twice the weight is the gradient of two copies, under every loss
     that `neyman.formulas.prompt_weights` knows, and no rollout trains twice. Rows that the host protects train
     without signal, so their groups stay. Unless more than ``replace_above`` of the groups carry signal, all count
-    once, as they do under the other ways. Groups without any valid result are in no count.
-
-    Args:
-        state: the step; the draw is keyed by its seed and number, and by the groups handed out before.
-        trained: the groups of the batch.
+    once, as they do under the other ways. Groups without any valid result are in no count. The draw is keyed by the
+    seed and number of the step, and by the groups handed out before.
     """
     copies = np.ones(len(trained), dtype=np.int64)
     strategy = state.strategy
@@ -106,17 +97,7 @@ def build_batch(
     report: Mapping[str, float],
     aggregation: str,
 ) -> Batch:
-    """Return the batch of some rows.
-
-    Args:
-        state: the step.
-        trained: the groups of the batch.
-        rows: its rows, copies included.
-        group_copies: how often each group counts, int64 [groups].
-        reason: why the step ended.
-        report: metrics of the step.
-        aggregation: how the host's loss averages tokens.
-    """
+    """Return the batch of some rows, copies included; ``group_copies`` has how often each group counts, [groups]."""
     strategy, slots = state.strategy, [slot for _, _, slot in rows]
     counted = np.array([at >= 0 and s.state is VALID for at, _, s in rows], dtype=bool)
     groups = np.array([place for place, _, _ in rows], dtype=np.int64)

@@ -13,13 +13,9 @@ from neyman.step.messages import GroupReport, StopReason
 
 
 def close_batch(engine: Engine, shape: Shape, *, ended_early: bool, drain: bool) -> Batch:
-    """Build the batch of a step and settle its account.
+    """Build the batch of a step that has nothing left to decide, and settle its account.
 
-    Args:
-        engine: the step, with nothing left to decide.
-        shape: the rows that the host wants.
-        ended_early: the host wants no more of the step's plan.
-        drain: hand out the groups closed so far and leave the step open.
+    With ``drain`` only the groups closed so far are handed out, and the step stays open.
     """
     state, planner = engine.state, engine.planner
     fresh = [i for i in range(len(state.groups)) if i not in state.drained]
@@ -32,11 +28,9 @@ def close_batch(engine: Engine, shape: Shape, *, ended_early: bool, drain: bool)
             group.keep(kept)
     rows, real_rows = batch_rows(state, trained, shape)
     reason = StopReason.OPEN if drain else _stop_reason(engine, len(trained), ended_early=ended_early)
-    verdicts = planner.audit(is_final=not drain)
-    report = step_metrics(
-        state, groups if drain else state.groups, trained, rows=len(rows), real_rows=real_rows
-    )
-    report |= verdicts
+    reported = groups if drain else state.groups
+    report = step_metrics(state, reported, trained, rows=len(rows), real_rows=real_rows)
+    report |= planner.audit(is_final=not drain)
     copies = group_copies(state, trained)
     if state.strategy.keep is not None:
         report["rollouts_spare"] = float(len(spare_slots(trained)))

@@ -31,11 +31,9 @@ class DeadGroups:
         self._has_warned = False
 
     def watch(self, groups: Sequence[Group], belief: Belief) -> None:
-        """Count the groups of a step, after the belief has learnt from them.
+        """Count the groups of a step that no verdict ended early, after the belief has learnt from them.
 
-        Args:
-            groups: groups that no verdict ended early; those with fewer than two results are left out.
-            belief: predicts the share at larger sizes.
+        Those with fewer than two results are left out.
         """
         if self._has_warned:
             return

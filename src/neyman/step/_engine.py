@@ -18,11 +18,7 @@ from neyman.step.messages import Reason, Request
 
 @final
 class Engine:
-    """A step's state and its planner; `neyman.Controller` guards the order of the calls.
-
-    Args:
-        state: a step without groups; the verdict of its strategy decides the planner.
-    """
+    """A step's state and its planner; `neyman.Controller` guards the order of the calls."""
 
     def __init__(self, state: StepState) -> None:
         self.state = state
@@ -98,10 +94,6 @@ class Engine:
         return {**self.state.open_state(), **self.planner.state_dict()}
 
     def load_open(self, saved: Mapping[str, Any]) -> None:
-        """Restore an open step; rollouts that were out are requested again under their own ids.
-
-        Raises:
-            StateError: other fields than expected.
-        """
+        """Restore an open step; rollouts that were out are requested again under their own ids."""
         self.state.load_open({name: value for name, value in saved.items() if name not in PLANNED})
         self.planner.restore(saved)

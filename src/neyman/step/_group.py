@@ -69,51 +69,33 @@ class Slot:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Slot:
-        """Restore a slot.
-
-        Raises:
-            StateError: keys are missing or unknown, or a name is not known here.
-        """
+        """Restore a slot; a `StateError` names missing or unknown keys, and names that are not known here."""
         with _readable("a rollout"):
             return cls(**{**state, "state": SlotState[state["state"]], "reward": _number(state["reward"])})
 
 
 @dataclass(slots=True)
 class Group:
-    """The rollouts of one prompt within a step.
-
-    Args:
-        prompt_id: the prompt.
-        size: slots of the complete group.
-        reason: why slots are requested.
-        looks: prefix lengths at which a verdict is taken; empty when the group is simply completed.
-        phase: where the group stands.
-        carried: whether it comes from an earlier step.
-        looked: verdicts taken.
-        draws: rollouts requested in this step, retries included; numbers the draws.
-        predicted: success rate expected before the step.
-        uncertainty: standard deviation of that.
-        prior: the same as Beta parameters, under which verdicts are taken.
-        committed: whether the verdict was for the group; None where none was taken in this step.
-        stopped_at: slots at the verdict that gave the group up.
-        settled: resolved slots before the first unresolved one, as far as counted.
-        slots: its places, in order.
-    """
+    """The rollouts of one prompt within a step."""
 
     prompt_id: PromptId
-    size: int
-    reason: Reason
-    looks: tuple[int, ...] = ()
+    size: int  # slots of the complete group
+    reason: Reason  # why slots are requested
+    looks: tuple[
+        int, ...
+    ] = ()  # prefix lengths at which a verdict is taken; empty: the group is simply completed
     phase: Phase = Phase.OPEN
-    carried: bool = False
-    looked: int = 0
-    draws: int = 0
-    predicted: float = math.nan
-    uncertainty: float = math.nan
-    prior: tuple[float, float] = (1.0, 1.0)
-    committed: bool | None = None
-    stopped_at: int = 0
-    settled: int = 0
+    carried: bool = False  # from an earlier step
+    looked: int = 0  # verdicts taken
+    draws: int = 0  # rollouts requested in this step, retries included; numbers the draws
+    predicted: float = math.nan  # success rate expected before the step
+    uncertainty: float = math.nan  # standard deviation of that
+    prior: tuple[float, float] = (1.0, 1.0)  # the same as Beta parameters, under which verdicts are taken
+    committed: bool | None = (
+        None  # whether the verdict was for the group; None where none was taken in this step
+    )
+    stopped_at: int = 0  # slots at the verdict that gave the group up
+    settled: int = 0  # resolved slots before the first unresolved one, as far as counted
     slots: list[Slot] = field(default_factory=list)
 
     def plan(self, length: int) -> None:
@@ -146,8 +128,7 @@ class Group:
 
     def release(self) -> list[Slot]:
         """Remove the planned slots and return them."""
-        planned = [slot for slot in self.slots if slot.state is PLANNED]
-        if planned:
+        if planned := [slot for slot in self.slots if slot.state is PLANNED]:
             self.slots = [slot for slot in self.slots if slot.state is not PLANNED]
         return planned
 
@@ -211,8 +192,7 @@ class Group:
     @property
     def is_short(self) -> bool:
         """Whether valid results are missing: up to the whole size, or to where a verdict ended the group."""
-        wanted = self.size if self.is_live else len(self.slots)
-        return self.outcomes()[1] < wanted
+        return self.outcomes()[1] < (self.size if self.is_live else len(self.slots))
 
     def keep(self, kept: Sequence[Slot]) -> None:
         """Mark every slot but the kept ones as spare: judged, and not among the rows of the batch."""
@@ -237,11 +217,7 @@ class Group:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Group:
-        """Restore a group.
-
-        Raises:
-            StateError: keys are missing or unknown, or a name is not known here.
-        """
+        """Restore a group; a `StateError` names missing or unknown keys, and names that are not known here."""
         with _readable("a group"):
             slots = [Slot.from_state(raw) for raw in state["slots"]]
             restored: dict[str, Any] = {name: _number(state[name]) for name in ("predicted", "uncertainty")}

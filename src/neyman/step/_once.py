@@ -44,9 +44,8 @@ class AtOnce:
         state.mark_exhausted(len(ids) < count)
         if not ids:
             return
-        first = (
-            rule.probe if rule.probe * len(ids) <= state.left else 0
-        )  # too small a budget is planned at once
+        # Too small a budget is planned at once.
+        first = rule.probe if rule.probe * len(ids) <= state.left else 0
         issued = np.full(len(ids), first, dtype=np.int64)
         # After a probe the counts are taken again; that they exist is checked now, not in the middle of a step.
         moments = state.strategy.belief.predict(ids)
@@ -75,10 +74,8 @@ class AtOnce:
         issued = [len(group.slots) for group in state.groups]
         if rule.opens:
             fresh = state.strategy.select.pick(step_view(state), share // rule.probe)
-            ids, issued = (
-                ids + fresh,
-                issued + [0] * len(fresh),
-            )  # no rollout yet: the rule may leave them closed
+            # No rollout yet: the rule may leave them closed.
+            ids, issued = ids + fresh, issued + [0] * len(fresh)
         mean, variance = state.strategy.belief.predict(ids)
         known = evidence(state, ids, np.array(issued, dtype=np.int64), (mean, variance))
         counts = rule.counts(known, sum(issued) + share).tolist()

@@ -25,35 +25,20 @@ Place = tuple[int, Group, Slot]  # a group's index, the group, and the slot that
 
 
 class Result(NamedTuple):
-    """One checked outcome and the slot it belongs to.
-
-    Args:
-        rollout_id: the rollout.
-        group_index: its group.
-        slot: its slot.
-        status: how it ended.
-        reward: the number, NaN when missing.
-        success: the binary outcome; False when the reward is missing.
-        n_tokens: completion tokens, over all fragments of one call.
-        policy_version: None means the step's.
-        trajectory_id: None where the rollout is one piece.
-        error: what went wrong.
-        protected: whether the row trains without signal too.
-        delivered: whether the host holds a row, judged or not.
-    """
+    """One checked outcome and the slot it belongs to."""
 
     rollout_id: int
     group_index: int
     slot: Slot
     status: Status
-    reward: float
-    success: bool
-    n_tokens: int
-    policy_version: int | None
-    trajectory_id: str | int | None
+    reward: float  # NaN when missing
+    success: bool  # False when the reward is missing
+    n_tokens: int  # over all fragments of one call
+    policy_version: int | None  # None means the step's
+    trajectory_id: str | int | None  # None where the rollout is one piece
     error: str | None
-    protected: bool
-    delivered: bool
+    protected: bool  # the row trains without signal too
+    delivered: bool  # the host holds a row, judged or not
 
     @property
     def is_missing(self) -> bool:
@@ -63,17 +48,12 @@ class Result(NamedTuple):
 
 @dataclass(slots=True)
 class Arrivals:
-    """The outcomes of one call, in the order of rollout ids whatever the order of arrival.
+    """The outcomes of one call, in the order of rollout ids whatever the order of arrival."""
 
-    Args:
-        results: first results of rollouts of the open step.
-        fragments: later pieces of trajectories that have a valid result; only their tokens are arrivals.
-        late: tokens by rollout, of rollouts whose step has closed.
-    """
-
-    results: list[Result] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)  # first results of rollouts of the open step
+    # Later pieces of trajectories that have a valid result: only their tokens are new.
     fragments: list[Result] = field(default_factory=list)
-    late: dict[int, int] = field(default_factory=dict)
+    late: dict[int, int] = field(default_factory=dict)  # tokens by rollout, of rollouts whose step has closed
 
 
 def parse_outcomes(
@@ -82,13 +62,8 @@ def parse_outcomes(
     """Check outcomes against the requests and return the new ones. Nothing is changed.
 
     Of a rollout that is reported twice the first valid result counts. Fragments of one trajectory (same rollout, same
-    ``trajectory_id``) are one outcome, and their tokens add up.
-
-    Args:
-        outcomes: from the host.
-        where: the slots of the open step's rollouts.
-        late: rollouts of closed steps that are still out, with their prompts.
-        next_rollout: ids from here on were never given.
+    ``trajectory_id``) are one outcome, and their tokens add up. ``where`` has the slots of the open step's rollouts,
+    ``late`` the prompts of rollouts of closed steps that are still out; ids from ``next_rollout`` on were never given.
 
     Raises:
         ContractError: no outcome, an unknown rollout, another prompt, an unknown status, a reward that is no number
@@ -177,20 +152,12 @@ def _text_of(error: object) -> str:
 
 
 def version(value: object) -> int:
-    """Return a version of the weights, a whole number that a batch can hold, or raise.
-
-    Raises:
-        ArgumentError: anything else.
-    """
+    """Return a version of the weights, a whole number that a batch can hold, or raise `ArgumentError`."""
     return whole("policy_version", value, low=0, high=_LAST_VERSION)
 
 
 def whole(name: str, value: object, *, low: int, high: int) -> int:
-    """Return a whole number within [low, high], or raise, also for one whose digits cannot be written out.
-
-    Raises:
-        ArgumentError: anything else.
-    """
+    """Return a whole number within [low, high], or raise `ArgumentError`, also where its digits cannot be shown."""
     try:
         return integer(name, value, low=low, high=high)
     except Exception:  # noqa: BLE001 - a value of any kind: to compare or to show it may fail in any way

@@ -26,17 +26,12 @@ _MOST = {"n_tokens": 2**1000, "step": 2**53}  # tokens of fragments add up, and 
 
 
 def state_of(engine: Engine, late: Mapping[int, PromptId], *, is_open: bool) -> dict[str, Any]:
-    """Return the state, JSON-safe.
-
-    Args:
-        engine: the step.
-        late: rollouts of closed steps that are still out, with their prompts.
-        is_open: whether the step is open.
-    """
+    """Return the state, JSON-safe; ``late`` are rollouts of closed steps that are still out, with their prompts."""
+    pool = engine.state.pool
     return {
         "seed": engine.state.seed,
-        "fingerprint": None if engine.state.pool is None else engine.state.pool.fingerprint,
-        "pool": None if engine.state.pool is None else engine.state.pool.state_dict(),
+        "fingerprint": None if pool is None else pool.fingerprint,
+        "pool": None if pool is None else pool.state_dict(),
         "late": [[rollout_id, prompt_id] for rollout_id, prompt_id in late.items()],
         "open": engine.open_state() if is_open else None,
         **engine.state.state_dict(),
@@ -45,6 +40,8 @@ def state_of(engine: Engine, late: Mapping[int, PromptId], *, is_open: bool) -> 
 
 def restored(old: Engine, state: Mapping[str, Any]) -> tuple[Engine, dict[int, PromptId]]:
     """Return the step and the late rollouts of a saved state, under the strategy and the limits of ``old``.
+
+    ``old`` is a step of the same controller, which is left alone.
 
     Raises:
         StateError: a part that cannot be read, does not read back as it was saved, or does not fit the others.
@@ -89,11 +86,7 @@ def readable(part: str) -> Iterator[None]:
 
 
 def check_reread(saved: Mapping[str, Any], reread: Mapping[str, Any]) -> None:
-    """Refuse a state that does not read back as it was saved.
-
-    Raises:
-        StateError: names the part that differs.
-    """
+    """Refuse a state that does not read back as it was saved; the `StateError` names the part that differs."""
     for key, value in reread.items():
         if json.dumps(saved[key], sort_keys=True) != json.dumps(value, sort_keys=True):
             raise StateError(
@@ -104,19 +97,15 @@ def check_reread(saved: Mapping[str, Any], reread: Mapping[str, Any]) -> None:
 def check_sound(state: StepState, late: Mapping[int, PromptId], *, is_open: bool) -> None:
     """Refuse a restored step whose account does not balance, or that cannot go on.
 
-    Raises:
-        StateError: names the first thing that does not fit.
-
-    Cost: O(rollouts held).
+    The `StateError` names the first thing that does not fit. Cost: O(rollouts held).
     """
     groups = [*state.groups, *state.carried]
     slots = [slot for group in groups for slot in group.slots]
-    remembered = state.right_answers.slots
-    _types(groups, [*slots, *remembered])
+    _types(groups, [*slots, *state.right_answers.slots])
     ids = [slot.rollout_id for slot in slots if slot.rollout_id is not None and not slot.replayed]
     prompts = [group.prompt_id for group in state.groups]
-    whole = [*(getattr(state, name) for name in ("step", "clock")), state.next_rollout]
-    _expect(all(type(n) is int and -1 <= n <= _INT64 for n in whole), "a counter is no whole number")
+    whole = (state.step, state.clock, state.next_rollout)
+    _expect(all(_is_count(n, _INT64) for n in whole), "a counter is no whole number")
     _expect(state.step <= _MOST["step"], "the step is beyond the last")
     _expect(state.clock >= state.step, "the belief's clock is behind the step")
     _expect(math.isfinite(state.passes) and state.passes >= 0.0, "the passes are no number >= 0")

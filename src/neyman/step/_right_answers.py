@@ -48,8 +48,7 @@ class RightAnswers:
     def splice(self, group: Group) -> Slot | None:
         """Put the prompt's right answer into a group whose results are all wrong, in the place of the last of them.
 
-        Returns:
-            The slot of the answer, or None where none is known.
+        Returns its slot, or None where none is known.
         """
         known = self._slots.get(group.prompt_id)
         if known is None:
@@ -67,9 +66,5 @@ class RightAnswers:
         return [[prompt_id, slot.state_dict()] for prompt_id, slot in self._slots.items()]
 
     def load_state_dict(self, state: Iterable[tuple[PromptId, Mapping[str, Any]]]) -> None:
-        """Restore the state.
-
-        Raises:
-            StateError: a slot that this neyman cannot read.
-        """
+        """Restore the state; a slot that this neyman cannot read is a `StateError`."""
         self._slots = {prompt_id: Slot.from_state(raw) for prompt_id, raw in state}

@@ -41,15 +41,8 @@ class StepState:
     """The groups of a step, its budget, and the accounts that outlive it.
 
     A slot of a group is planned, out, valid or missing. Planning a slot spends the budget; handing it out does not, so
-    whatever is planned can always be handed out.
-
-    Args:
-        strategy: the strategy, with a belief of its own.
-        budget: the most that may be generated in a step.
-        train_rows: rows the optimiser must get, or None.
-        pool: all prompts that the strategy may draw, or None.
-        seed: keys all randomness.
-        retries: re-draws of failed rollouts per step, as a share of the budget.
+    whatever is planned can always be handed out. Arguments are those of `neyman.Controller`; the strategy comes with a
+    belief of its own.
     """
 
     def __init__(
@@ -246,9 +239,8 @@ class StepState:
         del self.live[index]
         self._release(index)
         if not group.is_live and (out := group.out()):
-            self._cancels.append(
-                Cancel(prompt_id=group.prompt_id, rollout_ids=tuple(out), reason=group.reason)
-            )
+            cancel = Cancel(prompt_id=group.prompt_id, rollout_ids=tuple(out), reason=group.reason)
+            self._cancels.append(cancel)
         return True
 
     def _release(self, index: int) -> None:
@@ -374,11 +366,7 @@ class StepState:
         }
 
     def load_open(self, state: Mapping[str, Any]) -> None:
-        """Restore an open step; rollouts that were out are handed out again under their own ids.
-
-        Raises:
-            StateError: other fields than expected.
-        """
+        """Restore an open step; rollouts that were out are handed out again under their own ids."""
         names = {name: _SAVED_AS.get(name, name) for name in _OPEN}
         if set(state) != {"candidates", "groups", "live", "drained", "reports", *names.values()}:
             raise StateError(f"the open step of the state has other fields than expected: {sorted(state)}")

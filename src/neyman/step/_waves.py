@@ -51,11 +51,7 @@ class Waves:
         return len(self.looks) == 1
 
     def _prepare(self) -> None:
-        """Set the size of a group and how many of them train, from the candidates of the step.
-
-        Raises:
-            ArgumentError: groups of that size can never carry signal, or never fill the rows to train on.
-        """
+        """Set the size of a group and how many of them train; raise where none can carry signal or fill the rows."""
         state = self._state
         self.size = state.strategy.allocate.group_size(state.average)
         if self.size < 2:
@@ -97,11 +93,7 @@ class Waves:
         return {"price": self.price, "recounts_left": 0}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up an open step at the price that it began with: results since then may move it.
-
-        Raises:
-            NeymanError: recounts, or a price that this verdict cannot have.
-        """
+        """Take up an open step at the price that it began with: results since then may move it."""
         if state["recounts_left"] != 0 or type(state["recounts_left"]) is not int:
             raise StateError(f"a step with a verdict has no recounts, got {state['recounts_left']!r:.80}")
         self._prepare()

@@ -48,26 +48,18 @@ class Yield:
 
     def add(self, finding: Audit) -> None:
         """Count the findings of a step's audit."""
-        gained = {
-            "audited": finding.judged,
-            "found": finding.committed,
-            "effective": finding.effective,
-            "variance": finding.variance,
-            "stopped": finding.stopped,
-            "given_up": finding.judged - finding.committed,
-        }
-        for name, value in gained.items():
-            self._seen[name] += value
+        self._seen["audited"] += finding.judged
+        self._seen["found"] += finding.committed
+        self._seen["given_up"] += finding.judged - finding.committed
+        for name in ("effective", "variance", "stopped"):
+            self._seen[name] += getattr(finding, name)
 
     def margin(self, size: int, *, errors: float = 0.0) -> float:
         """Return odds(f')/odds(f) k/n, by which early verdicts beat full groups at equal budget; below 1 they lose.
 
         f is the share of groups mixed at full size k, f' the share found mixed by verdicts, n the mean rollouts of
-        a group given up (docs/methods.md). 1 where nothing was given up, or nothing can be mixed.
-
-        Args:
-            size: k.
-            errors: standard errors of the audit by which f is taken smaller.
+        a group given up (docs/methods.md). 1 where nothing was given up, or nothing can be mixed. f is taken smaller by
+        so many standard errors of the audit.
         """
         seen = self._seen
         if not seen["given_up"] or not seen["found"]:
@@ -100,11 +92,7 @@ class Yield:
         return {**self._seen, "has_warned": self._has_warned}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Restore the observed counts.
-
-        Raises:
-            StateError: keys are missing or unknown.
-        """
+        """Restore the observed counts; missing or unknown keys are a `StateError`."""
         if set(state) != {*_FIELDS, "has_warned"}:
             raise StateError(f"the yield state must have the keys {sorted(_FIELDS)}, got {sorted(state)}")
         self._seen = {name: float(state[name]) for name in _FIELDS}
