@@ -212,23 +212,7 @@ def inverse_variance(
 ) -> IntP:
     """Allocate in proportion to 1 / (p_q (1-p_q) + epsilon): VIP's baseline that favours settled prompts.
 
-    Args:
-        success_rate: p_q in [0, 1], shape (prompts,).
-        budget: rollouts to spend; all are spent.
-        lower: fewest rollouts, a scalar or (prompts,).
-        upper: most rollouts, a scalar or (prompts,).
-        epsilon: keeps the weight of p = 0 and p = 1 finite, > 0; .01 is our choice, as the paper gives none.
-
-    Returns:
-        int64 counts, shape (prompts,).
-
-    Raises:
-        ArgumentError: an argument outside its range.
-        InfeasibleError: the budget is outside the sums of the bounds.
-
-    Guarantee: The sum is exact, ties go by index; no objective is optimised.
-    Cost: O(prompts log(prompts)).
-    Source: VIP, arXiv 2602.01601, its table of baselines.
+    Arguments, counts, errors, guarantee and source are those of `inverse_accuracy`.
 
     >>> inverse_variance([0.5, 0.1, 0.1], budget=14, lower=1, upper=12)
     array([2, 6, 6])
