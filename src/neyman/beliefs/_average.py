@@ -42,18 +42,15 @@ class ModelAverage(Belief):
 
     Guarantee: its total log-likelihood is at most ``log(members)`` nats below that of its best member, as long as
     nothing is forgotten (``memory=1``).
-
     Cost: an update costs as much as that of all members; a prediction as much as those of members whose weight is
     above 1e-30, since the others do not change the average as a float.
-
     Source: ours; dynamic model averaging after Raftery, Karny and Ettler (2010).
 
-    Example:
-        >>> from neyman.beliefs import Counts
-        >>> belief = ModelAverage([Counts(discount=1.0), Counts(discount=0.1)])
-        >>> belief.update(["a"], [8], [8])
-        >>> belief.weights.round(2).tolist()
-        [0.5, 0.5]
+    >>> from neyman.beliefs import Counts
+    >>> belief = ModelAverage([Counts(discount=1.0), Counts(discount=0.1)])
+    >>> belief.update(["a"], [8], [8])
+    >>> belief.weights.round(2).tolist()
+    [0.5, 0.5]
     """
 
     def __init__(self, members: Sequence[Belief], *, memory: float = 0.95) -> None:

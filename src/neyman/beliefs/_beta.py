@@ -30,10 +30,9 @@ def match_beta(mean: ArrayLike, variance: ArrayLike) -> tuple[FloatP, FloatP]:
     Raises:
         ArgumentError: a mean outside [0, 1], a negative or infinite variance, or unequal lengths.
 
-    Example:
-        >>> a, b = match_beta([0.5, 0.25], [1 / 12, 0.0375])
-        >>> a.round(6).tolist(), b.round(6).tolist()
-        ([1.0, 1.0], [1.0, 3.0])
+    >>> a, b = match_beta([0.5, 0.25], [1 / 12, 0.0375])
+    >>> a.round(6).tolist(), b.round(6).tolist()
+    ([1.0, 1.0], [1.0, 3.0])
     """
     m = rate_array("mean", mean, ndim=1)
     v = nonnegative_array("variance", variance, ndim=1)
@@ -55,12 +54,11 @@ def beta_parameters(belief: Belief, ids: Sequence[PromptId]) -> tuple[FloatP, Fl
     Returns:
         ``a`` and ``b``, each float64 of shape (P,).
 
-    Example:
-        >>> from neyman.beliefs import Counts
-        >>> belief = Counts(prior=(1.0, 1.0))
-        >>> belief.update(["x"], [3], [4])
-        >>> [array.round(6).tolist() for array in beta_parameters(belief, ["x", "new"])]
-        [[4.0, 1.0], [2.0, 1.0]]
+    >>> from neyman.beliefs import Counts
+    >>> belief = Counts(prior=(1.0, 1.0))
+    >>> belief.update(["x"], [3], [4])
+    >>> [array.round(6).tolist() for array in beta_parameters(belief, ["x", "new"])]
+    [[4.0, 1.0], [2.0, 1.0]]
     """
     return match_beta(*belief.predict(ids))
 
@@ -83,9 +81,8 @@ def beta_mixed_probability(a: FloatP, b: FloatP, group_size: ArrayLike) -> Float
 
     Cost: O(P max n), no array larger than P.
 
-    Example:
-        >>> beta_mixed_probability(np.array([1.0]), np.array([1.0]), 8).round(6).tolist()
-        [0.777778]
+    >>> beta_mixed_probability(np.array([1.0]), np.array([1.0]), 8).round(6).tolist()
+    [0.777778]
     """
     # The two rising factorials by one factor at a time: exact to rounding, where differences of log-gammas cancel.
     sizes = sizes_per_prompt("group_size", group_size, len(a))

@@ -37,16 +37,13 @@ class Counts(BetaFamily, WithoutFeatures, StoredBelief):
 
     Guarantee: with ``discount = fade = 1`` and a fixed prior this is the exact posterior of a constant success
     rate. Voided by drift, which the discount only approximates.
-
     Cost: O(ids) a call, ``advance`` O(1), three numbers per prompt.
-
     Source: discounted counts are folklore; benchmarks/RESULTS.md compares beliefs on a real trace.
 
-    Example:
-        >>> belief = Counts(prior=(1.0, 1.0))
-        >>> belief.update(["easy", "hard"], [7, 0], [8, 8])
-        >>> belief.predict(["easy", "hard", "new"])[0].round(3).tolist()
-        [0.8, 0.1, 0.5]
+    >>> belief = Counts(prior=(1.0, 1.0))
+    >>> belief.update(["easy", "hard"], [7, 0], [8, 8])
+    >>> belief.predict(["easy", "hard", "new"])[0].round(3).tolist()
+    [0.8, 0.1, 0.5]
     """
 
     KIND = "counts"

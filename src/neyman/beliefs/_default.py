@@ -39,9 +39,8 @@ def default(
     Raises:
         ArgumentError: features without ids, or of another length.
 
-    Example:
-        >>> default(["a", "b"], [[0.0], [1.0]]).predict(["a", "z"])[0].round(3).tolist()
-        [0.5, 0.5]
+    >>> default(["a", "b"], [[0.0], [1.0]]).predict(["a", "z"])[0].round(3).tolist()
+    [0.5, 0.5]
     """
     slow = BinomialResidual(**options)
     belief = ModelAverage([slow, BinomialResidual(**{**_FAST, **options}, shares=slow)])
@@ -56,9 +55,8 @@ def for_variant(variant: str) -> Belief:
     Raises:
         ArgumentError: another variant.
 
-    Example:
-        >>> type(for_variant("published")).__name__, type(for_variant("exact")).__name__
-        ('PublishedGP', 'ModelAverage')
+    >>> type(for_variant("published")).__name__, type(for_variant("exact")).__name__
+    ('PublishedGP', 'ModelAverage')
     """
     choice("variant", variant, ("exact", "published"))
     return PublishedGP() if variant == "published" else default()

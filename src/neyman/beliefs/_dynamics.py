@@ -55,18 +55,15 @@ class StateDynamics(MomentFamily, WithoutFeatures, StoredBelief):
     Guarantee: the state of a visit is exact for groups of any size. The model does not take the size into account,
     though a group of 4 has zero variance more often than one of 32 at the same success rate. Prompts without a visit
     follow the prior.
-
     Cost: ``advance`` O(prompts seen) in NumPy, 72 bytes of counts per prompt; no loop over prompts anywhere.
-
     Source: DPS (dynamics-predictive sampling) and its public code, with the same update. Deviations: the order of
     ids does not matter, a saved state that does not fit raises, several portions of a step are one visit.
 
-    Example:
-        >>> belief = StateDynamics(decay=1.0)
-        >>> belief.update(["a"], [4], [8])
-        >>> belief.advance()
-        >>> belief.states(["a", "new"]).round(3).tolist()
-        [[0.3, 0.4, 0.3], [0.333, 0.333, 0.333]]
+    >>> belief = StateDynamics(decay=1.0)
+    >>> belief.update(["a"], [4], [8])
+    >>> belief.advance()
+    >>> belief.states(["a", "new"]).round(3).tolist()
+    [[0.3, 0.4, 0.3], [0.333, 0.333, 0.333]]
     """
 
     KIND = "state_dynamics"

@@ -172,7 +172,6 @@ class NystromMap:
         bandwidth: h.
 
     Cost: O(M F) per row.
-
     Source: Williams and Seeger (2001), "Using the Nystrom method to speed up kernel machines".
     """
 

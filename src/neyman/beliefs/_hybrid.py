@@ -37,18 +37,15 @@ class CountsWithGP(BetaFamily, RegressionBelief):
 
     Guarantee: with a strength near 0 it equals ``Counts`` for prompts with evidence. Voided, in its mean, by fast
     drift: a visit after a jump of the success rate is averaged with those before it.
-
     Cost: as ``BinomialResidual``.
-
     Source: our own hybrid of VIP's process (arXiv 2602.01601) with counts.
 
-    Example:
-        >>> belief = CountsWithGP()
-        >>> belief.register(["a", "b", "c"], [[0.0, 1.0], [0.1, 1.0], [5.0, 0.0]])
-        >>> belief.update(["a"], [8], [8])
-        >>> mean, _ = belief.predict(["a", "b", "c"])
-        >>> bool(mean[0] > mean[1] > mean[2] > 0.5)
-        True
+    >>> belief = CountsWithGP()
+    >>> belief.register(["a", "b", "c"], [[0.0, 1.0], [0.1, 1.0], [5.0, 0.0]])
+    >>> belief.update(["a"], [8], [8])
+    >>> mean, _ = belief.predict(["a", "b", "c"])
+    >>> bool(mean[0] > mean[1] > mean[2] > 0.5)
+    True
     """
 
     KIND = "counts_with_gp"

@@ -20,10 +20,9 @@ _BLOCK = 16_384
 def rate_moments(mean: FloatP, variance: FloatP) -> tuple[FloatP, FloatP]:
     """Return mean and variance of ``sigmoid(f)``, ``f ~ N(mean, variance)``, both float64 of shape (P,).
 
-    Example:
-        >>> m, v = rate_moments(np.array([0.0, 2.0]), np.array([1.0, 0.0]))
-        >>> m.round(4).tolist(), v.round(4).tolist()
-        ([0.5, 0.8808], [0.0434, 0.0])
+    >>> m, v = rate_moments(np.array([0.0, 2.0]), np.array([1.0, 0.0]))
+    >>> m.round(4).tolist(), v.round(4).tolist()
+    ([0.5, 0.8808], [0.0434, 0.0])
     """
     first, second = np.empty_like(mean), np.empty_like(mean)
     deviation = np.sqrt(variance)
@@ -53,7 +52,6 @@ def tilted_moments(mean: FloatP, variance: FloatP, successes: IntP, trials: IntP
     Adaptive Gauss-Hermite quadrature about the mode, so that a million trials are as exact as eight.
 
     Guarantee: the variance returned is positive and below ``variance``: the likelihood is log-concave.
-
     Source: Opper and Winther (2000), moment matching; Liu and Pierce (1994), quadrature about the mode.
     """
     s, n = successes.astype(np.float64), trials.astype(np.float64)

@@ -59,17 +59,14 @@ class PublishedGP(LogitNormalFamily, StoredBelief):
 
     Guarantee: portions of a step add up: a prompt is overwritten by the rate of all its rollouts since the last
     ``advance``. Use it for comparison only: without noise or memory it predicts worse than counts on a real trace.
-
     Cost: dense O(B^3 + B N) a step; low-rank O(B^3 + B M F).
-
     Source: VIP, arXiv 2602.01601 (ICLR 2026), section on the success predictor.
 
-    Example:
-        >>> belief = PublishedGP()
-        >>> belief.register(["a", "b", "c"], [[0.0], [1.0], [2.0]])
-        >>> belief.update(["a"], [3], [4])
-        >>> belief.predict(["a", "b", "c"])[0].round(3).tolist()
-        [0.75, 0.661, 0.537]
+    >>> belief = PublishedGP()
+    >>> belief.register(["a", "b", "c"], [[0.0], [1.0], [2.0]])
+    >>> belief.update(["a"], [3], [4])
+    >>> belief.predict(["a", "b", "c"])[0].round(3).tolist()
+    [0.75, 0.661, 0.537]
     """
 
     KIND = "published_gp"

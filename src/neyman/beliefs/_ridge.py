@@ -37,17 +37,14 @@ class Ridge(LogitNormalFamily, StoredBelief):
 
     Guarantee: exact for these sums. It is a point prediction, as in the paper's table: E[p(1-p)] is m(1-m), and a
     prompt's own results count only through its features. Voided as a model of success rates by the clipping.
-
     Cost: O(B F^2) an update for B prompts with F features, O(F^3) at the first prediction after it; O(F^2) memory.
-
     Source: baseline of VIP, arXiv 2602.01601; the target and the penalty are our choice, as the paper gives neither.
 
-    Example:
-        >>> belief = Ridge(penalty=0.1)
-        >>> belief.register(["a", "b"], [[1.0], [-1.0]])
-        >>> belief.update(["a"], [8], [8])
-        >>> belief.predict(["a", "b", "z"])[0].round(2).tolist()
-        [0.99, 0.1, 0.54]
+    >>> belief = Ridge(penalty=0.1)
+    >>> belief.register(["a", "b"], [[1.0], [-1.0]])
+    >>> belief.update(["a"], [8], [8])
+    >>> belief.predict(["a", "b", "z"])[0].round(2).tolist()
+    [0.99, 0.1, 0.54]
     """
 
     KIND = "ridge"

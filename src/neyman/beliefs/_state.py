@@ -25,9 +25,8 @@ _DTYPES = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8")}
 def pack_array(array: NDArray[np.float64] | NDArray[np.int64]) -> dict[str, Any]:
     """Return a float64 or int64 array as JSON-safe data.
 
-    Example:
-        >>> unpack_array("x", pack_array(np.array([1.5, 2.5]))).tolist()
-        [1.5, 2.5]
+    >>> unpack_array("x", pack_array(np.array([1.5, 2.5]))).tolist()
+    [1.5, 2.5]
     """
     code = "<f8" if array.dtype == np.float64 else "<i8"
     raw = np.ascontiguousarray(array, dtype=_DTYPES[code])

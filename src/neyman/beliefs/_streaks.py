@@ -53,17 +53,14 @@ class Streaks(BetaFamily, WithoutFeatures, StoredBelief):
 
     Guarantee: the streaks depend on verified successes alone, whatever the scale of rewards. They do not estimate
     whether a prompt has changed since.
-
     Cost: as `Counts`, and O(prompts visited) per step.
-
     Source: GRESO, arXiv 2506.02177, and its public code for the constants. Deviations: thresholds are on success;
     a streak fades; the probabilities adapt once prompts come back, where the code waits for its second epoch.
 
-    Example:
-        >>> belief = Streaks(fade=1.0)
-        >>> belief.update(["solved", "mixed"], [8, 4], [8, 8])
-        >>> belief.skip_probability(["solved", "mixed", "new"]).tolist()
-        [0.5, 0.0, 0.0]
+    >>> belief = Streaks(fade=1.0)
+    >>> belief.update(["solved", "mixed"], [8, 4], [8, 8])
+    >>> belief.skip_probability(["solved", "mixed", "new"]).tolist()
+    [0.5, 0.0, 0.0]
     """
 
     KIND = "streaks"

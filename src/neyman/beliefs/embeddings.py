@@ -62,14 +62,11 @@ def embed_prompts(
 
     Guarantee: the same text under the same model name gives the same cached bits. A cache file that does not
     match the checksum in its name is dropped with a logged warning and computed again.
-
     Cost: MiniLM takes about 50 ms of one core per prompt of 120 tokens, once.
-
     Source: VIP (arXiv 2602.01601) uses all-MiniLM-L6-v2, 384 dimensions.
 
-    Example:
-        >>> embed_prompts(["ab", "c"], model=lambda texts: [[len(t), 1.0] for t in texts]).tolist()
-        [[2.0, 1.0], [1.0, 1.0]]
+    >>> embed_prompts(["ab", "c"], model=lambda texts: [[len(t), 1.0] for t in texts]).tolist()
+    [[2.0, 1.0], [1.0, 1.0]]
     """
     names = _texts(texts)
     integer("batch_size", batch_size, low=1)
@@ -112,9 +109,8 @@ def prompt_features(
     Returns:
         float32 array, shape (P, F + 1).
 
-    Example:
-        >>> prompt_features(["a" * 400], model=np.zeros((1, 2))).astype(float).round(3).tolist()
-        [[0.0, 0.0, 0.398]]
+    >>> prompt_features(["a" * 400], model=np.zeros((1, 2))).astype(float).round(3).tolist()
+    [[0.0, 0.0, 0.398]]
     """
     names = _texts(texts)
     embedding = embed_prompts(names, model, cache_dir)

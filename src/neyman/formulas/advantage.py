@@ -56,7 +56,6 @@ def group_advantages(
 
     Guarantee: Missing rewards enter no mean and no deviation. Equals TRL's (r - mean)/(std + 1e-4) for groups of equal
     size whose spread exceeds the tolerance. Row order and labels do not matter beyond rounding.
-
     Cost: O(rows log(rows)).
     Source: GRPO, arXiv 2402.03300; Dr. GRPO, arXiv 2503.20783; RLOO, arXiv 2402.14740; REINFORCE++, arXiv 2501.03262.
 

@@ -61,10 +61,8 @@ def allocate(
     first. One more rollout of budget never takes a rollout from any prompt. For ``grpo`` the objective has the
     population standard deviation, a proxy for trainers that divide by the sample standard deviation plus an epsilon.
     The published variant is optimal on most batches, but not on all.
-
     Cost: O(prompts log(upper)) time for each of a handful of thresholds, O(prompts) memory; a ``value`` is also
     evaluated at every count between the bounds for the concavity check.
-
     Source: VIP, arXiv 2602.01601, for the objective and the published variant. Greedy integer allocation of concave
     values is classical (Fox, 1966); the threshold search and its tie rule are ours.
 

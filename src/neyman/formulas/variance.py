@@ -94,7 +94,6 @@ def gradient_variance(success_rate: ArrayLike, n: ArrayLike, estimator: str = "r
     is up to 30 % above it at p = .2, n = 4, 2.2 times at p = .1 and .87 times at p = .5. Trainers whose GRPO uses the
     sample standard deviation have mix_n(p) (n-1)/n^2 instead; rewards in {0, 1} divide the RLOO and Dr. GRPO values by
     4 and leave GRPO's.
-
     Cost: O(size).
     Source: VIP, arXiv 2602.01601 (RLOO, Dr. GRPO); the GRPO form is derived here and checked by simulation.
 

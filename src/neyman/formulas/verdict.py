@@ -54,7 +54,6 @@ def effective_probability(
 
     Guarantee: Exact under the prior, for rollouts that are independent given p. Relative error about 1e-12; for the
     uniform prior the correctly rounded quotient (k-n)/(k+1), or (k-1)/(k+1) before any rollout.
-
     Cost: O(size).
     Source: SARA, arXiv 2607.26253 (uniform prior); general Beta priors derived here.
 
@@ -153,7 +152,6 @@ def abandon_index(
     Guarantee: Ties are exact. For the uniform prior correctly rounded quotients are compared, so that a chance equal to
     a decimal threshold is a tie (tau = .4, k = 4 gives 3). For other priors and k <= 4096 chances near the threshold
     are computed in exact fractions and rounded once.
-
     Cost: O(log k) evaluations.
     Source: SARA, arXiv 2607.26253.
 
@@ -295,7 +293,6 @@ def yield_condition(
     Guarantee: Exact for independent rollouts. The condition fails, and early verdicts lose, for the uniform prior and
     whenever all prompts share one success rate. It holds for U-shaped difficulty, Beta(a, a) with a <= .644 at k = 8, n
     = 4.
-
     Cost: O(prompts).
     Source: Derived here; SARA, arXiv 2607.26253, claims the gain without a condition.
 

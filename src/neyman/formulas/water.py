@@ -44,7 +44,6 @@ def water_level(spread: ArrayLike, budget: int, lower: ArrayLike, upper: ArrayLi
     Guarantee: Before rounding, the counts minimise sum w_q^2 / n_q within the bounds (Neyman allocation). A larger
     spread under the same bounds never gets fewer. More budget can take one rollout from a prompt, because largest
     remainders are not monotone (weights 1, 3, 3 give 1, 1, 1 at 3 and 0, 2, 2 at 4). Ties by index.
-
     Cost: O(prompts log(prompts)).
     Source: DynaMO, arXiv 2602.19208, section 3 (n_i = C sigma_i / sum sigma); Neyman, 1934.
 
@@ -143,7 +142,6 @@ def published_water_level(
 
     Guarantee: Reproduces the published rule, which is not optimal: P is a variance where the theory has its root, and
     the .85 threshold costs most of the gain. The preset's default is ``water_level`` of sqrt(E[p(1-p)]).
-
     Cost: O(prompts log(prompts)).
     Source: DynaMO, arXiv 2602.19208, and the authors' public code.
 

@@ -67,7 +67,6 @@ def prompt_weights(
     prompts of the groups' mean token sums times one scalar per batch, R'/T', as if the batch held the trained rows
     alone; "equal_tokens" is exactly the mean over prompts of the groups' token means. A KL term in the loss is not
     multiplied by advantages and stays weighted by rows.
-
     Cost: O(rows log(rows)).
     Source: The gradient analyses of VIP and DynaMO give prompts equal weights; the factors are derived here.
 

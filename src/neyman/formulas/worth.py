@@ -52,7 +52,6 @@ def group_worth(
 
     Guarantee: of the best stopping rule under the prior, for rollouts that are independent given the success rate
     and a constant price of fresh groups. Cost: O(prompts k).
-
     Source: ours; optimal stopping against a fixed price (dynamic programming).
 
     >>> group_worth((1.0, 1.0), 8, failures=2, waste=2.0).round(2)
@@ -97,7 +96,6 @@ def group_waste(
         ArgumentError: an argument outside its range.
 
     Guarantee: exact to 1e-6 relative, under the prior. Cost: O(prompts k) for some 40 bisections.
-
     Source: ours; the break-even price of an optimal stopping problem, as in Gittins (1979).
 
     >>> group_waste((1.0, [1.0, 20.0]), 8).round(2)

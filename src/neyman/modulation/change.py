@@ -27,9 +27,8 @@ def unclipped(advantages: Tensor, ratio: Tensor, *, low: float, high: float) -> 
     Raises:
         ArgumentError: a range is negative, or shapes do not match.
 
-    Example:
-        >>> unclipped(torch.tensor([1.0, -1.0]), torch.tensor([[1.3], [1.3]]), low=0.2, high=0.2).tolist()
-        [[False], [True]]
+    >>> unclipped(torch.tensor([1.0, -1.0]), torch.tensor([[1.3], [1.3]]), low=0.2, high=0.2).tolist()
+    [[False], [True]]
     """
     _checks.real("low", low, low=0.0)
     _checks.real("high", high, low=0.0)
@@ -59,9 +58,8 @@ def update_weight(
     Raises:
         ArgumentError: shapes do not match.
 
-    Example:
-        >>> update_weight(torch.tensor([2.0]), (1, 2), ratio=torch.tensor([[1.0, 1.5]])).tolist()
-        [[2.0, 3.0]]
+    >>> update_weight(torch.tensor([2.0]), (1, 2), ratio=torch.tensor([[1.0, 1.5]])).tolist()
+    [[2.0, 3.0]]
     """
     weight = working(per_token("advantages", advantages, shape))
     zero = weight.new_zeros(())
@@ -100,14 +98,12 @@ def entropy_change_from_moments(logp: Tensor, entropy: Tensor, s2: Tensor, weigh
 
     Guarantee: The error against a step of size eta is O(eta^2), for logits as free parameters. In a network, whose
     tokens share weights, steps on other tokens change this distribution too; no per-token formula includes that.
-
     Cost: O(B T).
     Source: Fang et al. (2026), DynaMO, arXiv 2602.19208; verified numerically here.
 
-    Example:
-        >>> moments = token_moments(torch.tensor([[[2.0, 0.0]]]), torch.tensor([[0]]))
-        >>> entropy_change_from_moments(*moments, torch.ones(1, 1)).item() < 0  # more of the likely
-        True
+    >>> moments = token_moments(torch.tensor([[[2.0, 0.0]]]), torch.tensor([[0]]))
+    >>> entropy_change_from_moments(*moments, torch.ones(1, 1)).item() < 0  # more of the likely
+    True
     """
     logp = float_tensor("logp", logp)
     shape = tuple(logp.shape)
@@ -150,9 +146,8 @@ def entropy_change(
     Cost: O(B T V) time, O(chunk) memory beside the logits.
     Source: Fang et al. (2026), DynaMO, arXiv 2602.19208.
 
-    Example:
-        >>> entropy_change(torch.zeros(1, 1, 4), torch.tensor([[2]]), torch.tensor([1.0])).abs().item() < 1e-6
-        True
+    >>> entropy_change(torch.zeros(1, 1, 4), torch.tensor([[2]]), torch.tensor([1.0])).abs().item() < 1e-6
+    True
     """
     moments = token_moments(logits, tokens, temperature=temperature, chunk_tokens=chunk_tokens)
     rows, columns = moments.logp.shape
@@ -184,11 +179,10 @@ def published_entropy_change(logp: Tensor, entropy: Tensor, mask: Tensor, weight
     Cost: O(B T), no extra forward pass.
     Source: Fang et al. (2026), DynaMO, arXiv 2602.19208, authors' public code.
 
-    Example:
-        >>> logp = torch.tensor([[-0.1, -2.0]]); entropy = torch.tensor([[0.3, 1.5]])
-        >>> change = published_entropy_change(logp, entropy, torch.ones(1, 2), torch.ones(1, 2))
-        >>> abs(change.sum().item()) < 1e-6  # equal weights: deviations from a mean
-        True
+    >>> logp = torch.tensor([[-0.1, -2.0]]); entropy = torch.tensor([[0.3, 1.5]])
+    >>> change = published_entropy_change(logp, entropy, torch.ones(1, 2), torch.ones(1, 2))
+    >>> abs(change.sum().item()) < 1e-6  # equal weights: deviations from a mean
+    True
     """
     logp = float_tensor("logp", logp)
     shape = tuple(logp.shape)

@@ -28,10 +28,9 @@ class Extremes:
         entropy_max: largest entropy, nats.
         change_max: largest |dH|.
 
-    Example:
-        >>> a = Extremes(entropy_min=0.1, entropy_max=1.0, change_max=0.5)
-        >>> a.merge(Extremes(entropy_min=0.2, entropy_max=2.0, change_max=0.1))
-        Extremes(entropy_min=0.1, entropy_max=2.0, change_max=0.5)
+    >>> a = Extremes(entropy_min=0.1, entropy_max=1.0, change_max=0.5)
+    >>> a.merge(Extremes(entropy_min=0.2, entropy_max=2.0, change_max=0.1))
+    Extremes(entropy_min=0.1, entropy_max=2.0, change_max=0.5)
     """
 
     entropy_min: float = math.inf
@@ -106,11 +105,10 @@ def batch_extremes(pieces: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Extremes:
     Guarantee: Bit for bit the same for every packing of the same tokens.
     Cost: O(tokens), one transfer from the device per piece.
 
-    Example:
-        >>> one = (torch.tensor([[0.5, 9.0]]), torch.tensor([[-0.2, 9.0]]), torch.tensor([[1, 0]]))
-        >>> extremes = batch_extremes([one])
-        >>> (extremes.entropy_max, round(extremes.change_max, 6))
-        (0.5, 0.2)
+    >>> one = (torch.tensor([[0.5, 9.0]]), torch.tensor([[-0.2, 9.0]]), torch.tensor([[1, 0]]))
+    >>> extremes = batch_extremes([one])
+    >>> (extremes.entropy_max, round(extremes.change_max, 6))
+    (0.5, 0.2)
     """
     merged = Extremes()
     for entropy, change, mask in pieces:

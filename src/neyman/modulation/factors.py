@@ -37,15 +37,13 @@ def beta_comp(
 
     Guarantee: Finite for any entropies. With the extremes of another batch ("lagged") the quotient is clamped to [0,
     1].
-
     Cost: O(B T).
     Source: Fang et al. (2026), DynaMO, arXiv 2602.19208. Motive: in the logits, E ||grad log pi||^2 = 1 - sum pi^2 <= 1
     - exp(-H).
 
-    Example:
-        >>> entropy = torch.tensor([[0.0, 1.0, 2.0]])
-        >>> beta_comp(entropy, torch.tensor([1.0]), torch.ones(1, 3), alpha=0.5).tolist()
-        [[1.5, 1.25, 1.0]]
+    >>> entropy = torch.tensor([[0.0, 1.0, 2.0]])
+    >>> beta_comp(entropy, torch.tensor([1.0]), torch.ones(1, 3), alpha=0.5).tolist()
+    [[1.5, 1.25, 1.0]]
     """
     _checks.real("alpha", alpha, low=0.0)
     entropy = float_tensor("entropy", entropy)
@@ -85,14 +83,12 @@ def beta_stab(
 
     Guarantee: Finite for any changes. With the maximum of another batch ("lagged") x may exceed 1, and the factor nears
     lam.
-
     Cost: O(B T).
     Source: Fang et al. (2026), DynaMO, arXiv 2602.19208; published gain 50 with threshold .99 or .9.
 
-    Example:
-        >>> change = torch.tensor([[0.0, -1.0]])
-        >>> [round(x, 3) for x in beta_stab(change, torch.ones(1, 2), 0.6, 50, 0.99)[0].tolist()]
-        [1.0, 0.751]
+    >>> change = torch.tensor([[0.0, -1.0]])
+    >>> [round(x, 3) for x in beta_stab(change, torch.ones(1, 2), 0.6, 50, 0.99)[0].tolist()]
+    [1.0, 0.751]
     """
     _checks.real("lam", lam, low=0.0, high=1.0)
     _checks.real("gain", gain, low=0.0, open_low=True)
@@ -181,15 +177,13 @@ def token_factors(
 
     Guarantee: Always finite. With the extremes of the whole batch a token's factor is the same, bit for bit, for every
     packing of the rows; voided by ``extremes=None`` on a part of the batch.
-
     Cost: O(B T).
     Source: Fang et al. (2026), DynaMO, arXiv 2602.19208.
 
-    Example:
-        >>> shape = {"entropy": torch.tensor([[0.2, 1.0]]), "change": torch.tensor([[0.0, 0.1]])}
-        >>> rows = token_factors(Modulation(), **shape, advantages=torch.tensor([1.0]), mask=torch.ones(1, 2))
-        >>> [round(x, 3) for x in rows[0].tolist()]
-        [1.2, 0.751]
+    >>> shape = {"entropy": torch.tensor([[0.2, 1.0]]), "change": torch.tensor([[0.0, 0.1]])}
+    >>> rows = token_factors(Modulation(), **shape, advantages=torch.tensor([1.0]), mask=torch.ones(1, 2))
+    >>> [round(x, 3) for x in rows[0].tolist()]
+    [1.2, 0.751]
     """
     entropy = float_tensor("entropy", entropy)
     shape = tuple(entropy.shape)

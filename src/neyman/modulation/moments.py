@@ -80,9 +80,8 @@ def entropy(logits: Tensor, *, temperature: float = 1.0, chunk_tokens: int | Non
     Guarantee: Within [0, log V] up to rounding. A token without a finite logit has no distribution and gives NaN.
     Cost: O(B T V) time, O(chunk) memory beside the logits.
 
-    Example:
-        >>> entropy(torch.zeros(1, 1, 4)).item() == torch.tensor(4.0).log().item()
-        True
+    >>> entropy(torch.zeros(1, 1, 4)).item() == torch.tensor(4.0).log().item()
+    True
     """
     flat = _flat_logits(logits, temperature, chunk_tokens)
     out = torch.empty(flat.shape[0], dtype=working(flat[:0]).dtype, device=flat.device)
@@ -114,13 +113,11 @@ def token_moments(
 
     Guarantee: Equal for every chunk size up to the rounding of a sum. Tokens whose logits hold NaN or +inf, or are all
     -inf, have no distribution: their moments are NaN, and extremes and factors leave them out.
-
     Cost: O(B T V) time, O(chunk) memory beside the logits, whose type is not changed as a whole.
     Source: Fang et al. (2026), DynaMO, arXiv 2602.19208, the entropy change of a softmax policy.
 
-    Example:
-        >>> token_moments(torch.zeros(1, 1, 2), torch.tensor([[0]])).s2.abs().item() < 1e-7
-        True
+    >>> token_moments(torch.zeros(1, 1, 2), torch.tensor([[0]])).s2.abs().item() < 1e-7
+    True
     """
     flat = _flat_logits(logits, temperature, chunk_tokens)
     ids = vocabulary_tokens(tokens, tuple(logits.shape[:2]), logits.shape[-1]).reshape(-1, 1).to(flat.device)

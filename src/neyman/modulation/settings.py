@@ -39,11 +39,10 @@ class Modulation:
     Source: Fang et al. (2026), DynaMO, arXiv 2602.19208, and the authors' public code for the constants. The extremes
     of the whole batch and the exact vocabulary sum deviate; ``published()`` undoes both.
 
-    Example:
-        >>> Modulation().threshold
-        0.99
-        >>> Modulation.published().extremes
-        'micro_batch'
+    >>> Modulation().threshold
+    0.99
+    >>> Modulation.published().extremes
+    'micro_batch'
     """
 
     # The authors' run script; the other mode of their code is published("strong").

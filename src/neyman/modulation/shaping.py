@@ -31,9 +31,8 @@ def entropy_advantage_factor(
 
     Source: Cheng et al. (2025), arXiv 2506.14758.
 
-    Example:
-        >>> entropy_advantage_factor(torch.tensor([[0.5, 9.0]]), torch.tensor([-1.0]), torch.ones(1, 2), 0.4, 2.0)
-        tensor([[0.8000, 0.5000]])
+    >>> entropy_advantage_factor(torch.tensor([[0.5, 9.0]]), torch.tensor([-1.0]), torch.ones(1, 2), 0.4, 2.0)
+    tensor([[0.8000, 0.5000]])
     """
     _checks.real("alpha", alpha, low=0.0)
     _checks.real("kappa", kappa, low=1.0, open_low=True)
@@ -63,9 +62,8 @@ def token_covariance(advantages: Tensor, logp: Tensor, mask: Tensor) -> Tensor:
 
     Source: Cui et al. (2025), arXiv 2505.22617.
 
-    Example:
-        >>> token_covariance(torch.tensor([1.0, -1.0]), torch.tensor([[-1.0], [-3.0]]), torch.ones(2, 1)).tolist()
-        [[1.0], [1.0]]
+    >>> token_covariance(torch.tensor([1.0, -1.0]), torch.tensor([[-1.0], [-3.0]]), torch.ones(2, 1)).tolist()
+    [[1.0], [1.0]]
     """
     logp = float_tensor("logp", logp)
     shape = tuple(logp.shape)
@@ -143,11 +141,10 @@ def kl_cov_advantages(
 
     Source: Cui et al. (2025), arXiv 2505.22617; as a change of the advantage it is ours.
 
-    Example:
-        >>> logp = torch.tensor([[-1.0], [-3.0]])
-        >>> pair = torch.tensor([1.0, -1.0]), logp, torch.tensor([[2.0], [0.5]]), torch.ones(2, 1)
-        >>> kl_cov_advantages(*pair, KLCov(share=1.0)).tolist()
-        [[0.5], [1.0]]
+    >>> logp = torch.tensor([[-1.0], [-3.0]])
+    >>> pair = torch.tensor([1.0, -1.0]), logp, torch.tensor([[2.0], [0.5]]), torch.ones(2, 1)
+    >>> kl_cov_advantages(*pair, KLCov(share=1.0)).tolist()
+    [[0.5], [1.0]]
     """
     covariance = token_covariance(advantages, logp, mask)
     shape = tuple(covariance.shape)
@@ -179,9 +176,8 @@ def fork_tokens_factor(entropy: Tensor, mask: Tensor, share: float) -> Tensor:
 
     Source: Wang et al. (2025), arXiv 2506.01939; the threshold is the quantile 1 - share, as in TRL.
 
-    Example:
-        >>> fork_tokens_factor(torch.tensor([[0.1, 0.9, 0.5, 0.2, 7.0]]), torch.tensor([[1, 1, 1, 1, 0]]), 0.25)
-        tensor([[0., 1., 0., 0., 1.]])
+    >>> fork_tokens_factor(torch.tensor([[0.1, 0.9, 0.5, 0.2, 7.0]]), torch.tensor([[1, 1, 1, 1, 0]]), 0.25)
+    tensor([[0., 1., 0., 0., 1.]])
     """
     _checks.real("share", share, low=0.0, high=1.0, open_low=True)
     entropy = float_tensor("entropy", entropy)

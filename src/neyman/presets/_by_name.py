@@ -78,9 +78,8 @@ def strategy_by_name(
     Raises:
         ArgumentError: an unknown name, options that it does not take, or a function that returns no strategy.
 
-    Examples:
-        >>> strategy_by_name("vip", {"upper": 12}, group_size=4).allocate.lower
-        2
+    >>> strategy_by_name("vip", {"upper": 12}, group_size=4).allocate.lower
+    2
     """
     known_strategy(name, field=field, options_field=options_field, functions=functions, words=words)
     given = {key: _plain(value) for key, value in (options or {}).items()}

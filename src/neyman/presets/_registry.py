@@ -50,9 +50,8 @@ def preset(name: str, **options: Any) -> Strategy:
     Raises:
         ArgumentError: an unknown name or option; the message lists the legal ones.
 
-    Examples:
-        >>> preset("sara", group_size=8).verdict.looks(8)
-        (4, 8)
+    >>> preset("sara", group_size=8).verdict.looks(8)
+    (4, 8)
     """
     if name not in PRESETS:
         raise unknown_name("preset", name, list(PRESETS))

@@ -117,7 +117,6 @@ def audit(
     signal, under any success rates, as long as outcomes are exchangeable; their variance is large for a single
     step, so average over steps. Voided by results that are missing depending on the outcome, and by verdicts that
     never keep groups with some number of successes, since no such group is observed.
-
     Source: ours (Horvitz and Thompson, 1952, for the estimator).
     """
     effective = variance = signal = kept = 0.0

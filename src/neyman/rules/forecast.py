@@ -31,7 +31,6 @@ class MostMixed:
 
     Guarantee: ties go by a hash of (seed, step, prompt), so that no place in the data is favoured. It may never draw
     part of a pool; wrap it in `Revisit` against that.
-
     Source: DPS (dynamics-predictive sampling) and its public code, which breaks ties by position.
     """
 

@@ -24,7 +24,6 @@ class Inverse(Bounded):
         probe: first rollouts of every prompt.
 
     Guarantee: the sum is exact. No objective is optimised; "variance" gives most to prompts without signal.
-
     Source: baselines of VIP, arXiv 2602.01601.
     """
 

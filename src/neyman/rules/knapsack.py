@@ -47,9 +47,7 @@ class Knapsack(Bounded):
     Guarantee: the sum is exact and the bounds hold in every class, or `InfeasibleError`; optimal within the second
     class for the sum that it gets. More budget can take rollouts from some prompts where it raises the average, and
     with it the counts of prompts without visits. Voided, as a forecast, by rates from a single visit.
-
     Cost: O(prompts upper).
-
     Source: Knapsack-RL, arXiv 2509.25849; the order of classes follows two independent ports, as no official code is
     known. Deviations: greedy in place of the dynamic programme; the need counts the whole group, with ``lower``.
     """

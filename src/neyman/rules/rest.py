@@ -32,9 +32,7 @@ class Rest:
 
     Guarantee: resting prompts come last but are not excluded: they are picked once no other is left, or once they
     have rested. Without a pool the time since a prompt's last visit is unknown, and they come last for good.
-
     Cost: O(pool) a pick.
-
     Source: Pilot-Commit, arXiv 2605.26606, evicts solved prompts for an epoch; the rest of failed ones is ours.
     """
 

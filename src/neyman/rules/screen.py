@@ -28,7 +28,6 @@ class Screen(Verdict):
     Guarantee: a group that the step does not need is not completed; its first rollouts may be carried over to a later
     step (``max_age``). Mixed prefixes outside the band are given up too, which changes the prompts' weights in the
     objective; ``signal_kept`` estimates that loss from the committed groups.
-
     Source: SPEED-RL, arXiv 2506.09016 (no band); Pilot-Commit, arXiv 2605.26606 (band).
     """
 

@@ -24,7 +24,6 @@ class SkipUniform:
     Guarantee: a prompt is skipped or taken once per step, in any wave, because the draw is keyed by (seed, step,
     prompt). If too few remain, the least likely to have zero variance are taken all the same, so that a step never
     lacks prompts.
-
     Source: GRESO, arXiv 2506.02177.
     """
 

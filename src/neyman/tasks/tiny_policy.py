@@ -333,7 +333,6 @@ def exact_success_rates(
     Guarantee: equals the rate at which rollouts pass `ExactMatch`, if each answer has one tokenization only,
     sampling is at temperature 1 without top-k or top-p, and rollouts may be as long as the answer and the end
     token. Voided by half-precision sampling (TRL's ``bf16=True``): rates then agree to about 1e-2.
-
     Cost: one forward pass over all prompts and answers.
     """
     import torch  # noqa: PLC0415 - an extra, and slow to import
