@@ -146,11 +146,7 @@ def _lone_rows(
 
 
 def effective_groups(
-    success: ArrayLike,
-    groups: Iterable[Hashable],
-    tolerance: float = 1e-6,
-    *,
-    valid: ArrayLike | None = None,
+    success: ArrayLike, groups: Iterable[Hashable], tolerance: float = 1e-6, *, valid: ArrayLike | None = None
 ) -> NDArray[np.bool_]:
     """Mark the effective groups: those whose valid rows hold both outcomes.
 

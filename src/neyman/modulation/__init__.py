@@ -27,17 +27,8 @@ if TYPE_CHECKING:
         update_weight,
     )
     from neyman.modulation.extremes import Extremes, batch_extremes
-    from neyman.modulation.factors import (
-        beta_comp,
-        beta_stab,
-        token_change,
-        token_factors,
-    )
-    from neyman.modulation.moments import (
-        TokenMoments,
-        entropy,
-        token_moments,
-    )
+    from neyman.modulation.factors import beta_comp, beta_stab, token_change, token_factors
+    from neyman.modulation.moments import TokenMoments, entropy, token_moments
     from neyman.modulation.shaping import (
         clip_cov_factor,
         entropy_advantage_factor,

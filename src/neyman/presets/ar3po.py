@@ -20,10 +20,7 @@ def build(*, stage: int = 4, stages: int = 4, replay_age: int = 64) -> Strategy:
             number of steps between two visits of a prompt.
     """
     return Strategy(
-        name="ar3po",
-        allocate=rules.Each(stage * stages),
-        verdict=rules.Until(stage),
-        replay_age=replay_age,
+        name="ar3po", allocate=rules.Each(stage * stages), verdict=rules.Until(stage), replay_age=replay_age
     )
 
 

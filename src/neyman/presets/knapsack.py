@@ -11,11 +11,7 @@ from neyman.strategy import Strategy
 
 
 def build(
-    *,
-    lower: int = 2,
-    upper: int | None = 128,
-    cost: str = "probability",
-    confidence: float = 0.9,
+    *, lower: int = 2, upper: int | None = 128, cost: str = "probability", confidence: float = 0.9
 ) -> Strategy:
     """Return `knapsack`.
 

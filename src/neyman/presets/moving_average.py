@@ -15,12 +15,7 @@ _NO_PRIOR = 1e-6  # pseudo-rollouts of the prior, which must be positive
 
 
 def build(
-    *,
-    lower: int = 4,
-    upper: int = 32,
-    rate: float = 0.5,
-    variant: str = "exact",
-    estimator: str = "rloo",
+    *, lower: int = 4, upper: int = 32, rate: float = 0.5, variant: str = "exact", estimator: str = "rloo"
 ) -> Strategy:
     """Return `moving-average`.
 

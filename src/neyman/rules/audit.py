@@ -99,9 +99,7 @@ def _survival_through_looks(verdict: Verdict, successes: int, group_size: int, p
 
 
 def audit(
-    verdict: Verdict,
-    committed: Iterable[tuple[int, int, Prior]],
-    stopped: Iterable[tuple[int, int]],
+    verdict: Verdict, committed: Iterable[tuple[int, int, Prior]], stopped: Iterable[tuple[int, int]]
 ) -> Audit:
     """Estimate the effective groups and signal that a step's verdicts gave up, from the groups they kept.
 

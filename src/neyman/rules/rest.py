@@ -85,9 +85,7 @@ def _rates(belief: Belief, ids: Sequence[PromptId]) -> FloatP:
 
 
 def _enough(
-    offer: Callable[[int], list[PromptId]],
-    awake: Callable[[Sequence[PromptId]], list[PromptId]],
-    wanted: int,
+    offer: Callable[[int], list[PromptId]], awake: Callable[[Sequence[PromptId]], list[PromptId]], wanted: int
 ) -> list[PromptId]:
     """Request more and more of the pool until ``wanted`` prompts do not rest, or it offers no more."""
     asked = wanted
