@@ -82,6 +82,9 @@ class Select(Protocol):
         ...
 
 
+# Defaults are properties and not plain attributes, so that frozen dataclasses may hold fields of the same names.
+
+
 class Allocate(Protocol):
     """Decide how many rollouts each prompt gets.
 

@@ -94,4 +94,4 @@ def _enough(
         found = awake(offered)
         if len(found) >= wanted or len(offered) < asked:
             return found[: max(wanted, 0)]
-        asked *= 2
+        asked *= 2  # most of the pool may rest

@@ -38,7 +38,7 @@ class SkipUniform:
             taken = [prompt for prompt, u, chance in zip(offered, draws, skip, strict=True) if u >= chance]
             if len(taken) >= count:
                 return taken[:count]
-            wanted = 2 * wanted
+            wanted = 2 * wanted  # few are kept where most prompts are settled, so ever more are offered
             known = set(offered)
             more = [prompt for prompt in view.browse(wanted) if prompt not in known]
             if not more:

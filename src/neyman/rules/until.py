@@ -48,6 +48,7 @@ class Until(Verdict):
     def decide(self, successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> str:
         """Return the verdict on a prefix with ``successes`` of ``trials`` valid outcomes."""
         del prior
+        # Counted over all rounds: a prompt may have its right answers in one round and its wrong ones in another.
         leaves = successes >= self.right and trials - successes >= self.wrong
         if not leaves and trials < group_size:
             return "continue"

@@ -96,6 +96,7 @@ class Checkpoint:
 
         def write() -> None:
             folder.mkdir(parents=True, exist_ok=True)
+            # Every process has its own rows in its buffer; the trainer's own files are the main process's.
             write_atomic(folder / self._process_file(), self._process_state())
 
         self._ranks.exchange(f"writing {folder}", write)  # until every process is done
@@ -164,6 +165,7 @@ class Checkpoint:
         saved, here = meta["cut"], self._cut()
         if saved == here:
             return False
+        # Between two generations the buffer is used up, so nothing of it has to fit the new cut.
         if meta["step"] % (saved["steps_per_generation"] * saved["num_iterations"]):
             differing = [
                 f"{name} {saved[name]}, here {here[name]}" for name in _CUT if saved[name] != here[name]
@@ -195,6 +197,7 @@ class Checkpoint:
             "metrics": metrics_of(self._trainer),
             "rollouts": rollouts,
         }
+        # Unlike a pickle, a safetensors file runs no code when it is read.
         packed: bytes = save(
             tensors | held or {"empty": torch.zeros(1)}, metadata={"neyman": json.dumps(meta)}
         )

@@ -74,6 +74,7 @@ def _check_size(trainer: Any, count: int, terms: Terms) -> None:
         "TRL drops incomplete batches and would train nothing. Set generation_batch_size to "
         f"{count * terms.group_size} or less, raise num_generations",
     )
+    # A shuffled epoch drops other prompts each time, an unshuffled one always the same.
     if count % width and not getattr(trainer.args, "shuffle_dataset", True):
         whole = count // width * width
         warner(trainer)(

@@ -104,8 +104,10 @@ class Generation:
             rows.extend(self._prompts.rows(prompt_ids))
             if self._ranks.world == 1:
                 return []
+            # A hash instead of the plan: it crosses the network in every round.
             return [keyed_hash(*(f"{rollout}:{prompt!r}" for rollout, prompt in wanted))]
 
+        # Before anything is generated: rows that belong to different plans could not be separated afterwards.
         if len(set(self._ranks.exchange("reading prompts", read))) > 1:
             raise RunFailedError(
                 f"the {self._ranks.world} processes planned different rollouts for this round: their beliefs differ. "
@@ -121,11 +123,13 @@ class Generation:
         if "prompt" not in inputs[0]:
             raise no_prompt(inputs[0])
         prompts = [row["prompt"] for row in inputs]
+        # TRL counts and logs each call; a round is a part of its batch, which is logged once, when it is served.
         with unlogged(trainer), self._recorded_rollout_func(prompts, [prompt_id for _, prompt_id in rows]):
             self.turns = []
             output = trainer.base_generate(prompts)
         completion_ids, logprobs, extra = self._tokens(output)
         _check_rows(len(rows), prompt_ids=output[0], completion_ids=completion_ids, logprobs=logprobs)
+        # The place of the completions in TRL's tuple depends on its version.
         completions = next(part for part in output if _are_completions(part, len(rows)))
         for row, fields in zip(inputs, extra, strict=True):
             row.update({name: value for name, value in fields.items() if name != "env_mask"})

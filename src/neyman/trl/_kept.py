@@ -46,6 +46,7 @@ class KeptErrors:
         """Keep an error that ``doing`` met, for the message; with one process raise it at once."""
         if self._ranks.world == 1:
             raise error
+        # The other processes are on their way to a collective: raised here, the error would leave them waiting.
         if self._kept is None:
             error.neyman_doing = doing  # type: ignore[attr-defined]
             self._kept = error
@@ -69,5 +70,6 @@ class KeptErrors:
             if not generates_alone(self._trainer):
                 raise
             self.keep(error, "generating completions")
+            # Rows as TRL expects them, so that this process reaches the exchange at which all raise the error.
             tokenizer = getattr(self._trainer.processing_class, "tokenizer", self._trainer.processing_class)
             return instead(int(tokenizer.pad_token_id))

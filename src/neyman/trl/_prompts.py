@@ -87,12 +87,13 @@ class Prompts:
             return
         values = dataset[id_column]
         ids = list(values)
-        if ids == list(range(len(ids))):
+        if ids == list(range(len(ids))):  # the usual case: a range needs no memory and no index
             self.ids = range(len(ids))
             return
         bad = next((value for value in ids if not isinstance(value, str | int)), None)
         if bad is not None:
             raise ArgumentError(f"column {id_column!r} must hold strings or integers, got {bad!r}")
+        # Ids of the user's own name rows in any order, so a row is found by its id and not by its place.
         self._positions = {prompt_id: i for i, prompt_id in enumerate(ids)}
         if len(self._positions) != len(ids):
             raise ArgumentError(

@@ -80,6 +80,7 @@ class Success:
             return [reaches(row[self._column], self._threshold, source) for row in rewards]
         if self._function is None:
             return [None if math.isnan(row[0]) else self._binary(row[0]) for row in rewards]
+        # As TRL calls reward functions: the dataset's other columns by name.
         columns = {name: [row[name] for row in rows] for name in rows[0] if name not in _NOT_COLUMNS}
         judged = self._function(
             prompts=prompts, completions=completions, completion_ids=completion_ids, **columns
