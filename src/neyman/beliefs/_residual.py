@@ -55,8 +55,7 @@ class BinomialResidual(LogitNormalFamily, RegressionBelief):
     posterior is approximate: the Gaussian in the logit overstates the variance of prompts with zero-variance groups
     (.0085 for .0049 at 0 of 8), while the mean and E[p(1-p)] are within .005. Voided by features registered in
     portions: the first ones fix the landmarks, so register the whole pool at once.
-    Cost: O(B M F + B M^2) a call, O(M^3) a few times per step: about 10 ms of one core at 128 prompts and
-    landmarks.
+    Cost: O(B M F + B M^2) a call, O(M^3) a few times per step: about 10 ms of one core at 128 prompts and landmarks.
     Source: our own. Kernel and link as in VIP (arXiv 2602.01601); moment matching after Opper and Winther (2000).
 
     >>> belief = BinomialResidual()

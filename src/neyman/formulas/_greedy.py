@@ -1,9 +1,8 @@
 """Exact integer optimum of a sum of discretely concave values: the units of largest marginal gain.
 
-Starting from the lower bounds, every unit of the budget goes where it gains most (Fox, 1966). Since each prompt's
-gains fall with its count, the chosen units are the K largest of all, ties by prompt index. Small problems lay all
-gains out and partition them; large ones bisect the gain at the margin, so that memory stays linear in the number
-of prompts.
+Starting from the lower bounds, every unit of the budget goes where it gains most (Fox, 1966). Since each prompt's gains
+fall with its count, the chosen units are the K largest of all, ties by prompt index. Small problems lay all gains out
+and partition them; large ones bisect the gain at the margin, so that memory stays linear in the number of prompts.
 """
 
 from __future__ import annotations

@@ -128,8 +128,7 @@ def dead_share(success_rate: ArrayLike, n: ArrayLike) -> FloatP:
         The shares, in the shape of ``n``; a scalar for a scalar.
 
     Raises:
-        ArgumentError: no prompt, a rate outside [0, 1] or more than one dimension of them, a size below 0 or not
-            whole.
+        ArgumentError: no prompt, a rate outside [0, 1] or more than one dimension of them, a size below 0 or not whole.
 
     Guarantee: Exact for rollouts that are independent given p; relative error about 1e-12 where it is not tiny.
     Cost: O(P size(n)).

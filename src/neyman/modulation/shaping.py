@@ -23,8 +23,7 @@ def entropy_advantage_factor(
         kappa: > 1.
 
     Returns:
-        (B, T) in [1 - 1/kappa, 1 + 1/kappa], detached; 1 on masked tokens and where the advantage is 0, which stays
-        0.
+        (B, T) in [1 - 1/kappa, 1 + 1/kappa], detached; 1 on masked tokens and where the advantage is 0, which stays 0.
 
     Raises:
         ArgumentError: a setting is out of range, or shapes do not match.
