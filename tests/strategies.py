@@ -85,10 +85,10 @@ def assert_sound_batch(controller: Controller, batch: Batch, asked: dict[int, Pr
     rows, strategy, train_rows = len(batch), controller.strategy, controller._engine.state.train_rows
     if train_rows is not None:
         assert rows <= train_rows
-        if strategy.close != "streaming" and controller._fill == "copies" and rows:
+        if strategy.close != "streaming" and controller._shape.fill == "copies" and rows:
             assert rows == train_rows
-    if controller._fill == "copies":
-        assert rows % controller._divisor == 0
+    if controller._shape.fill == "copies":
+        assert rows % controller._shape.divisor == 0
 
 
 #: The prompts that beliefs are tested on.

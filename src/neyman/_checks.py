@@ -198,14 +198,7 @@ def choice(name: str, value: Any, legal: Sequence[str]) -> str:
 
 
 def part(name: str, value: Any, kind: type, example: str) -> None:
-    """Check that ``value`` has the members of a protocol, or raise naming its members and an example.
-
-    Args:
-        name: the argument.
-        value: the argument.
-        kind: the protocol.
-        example: an expression that is legal.
-    """
+    """Check that ``value`` has the members of the protocol ``kind``, or raise naming them and a legal example."""
     members = [member for member in vars(kind) if not member.startswith("_")]
     lacking = [member for member in members if not hasattr(value, member)]
     if not lacking and not isinstance(value, type):
@@ -239,18 +232,10 @@ def same_length(**arrays: NDArray[Any]) -> int:
 def count_box(
     lower: ArrayLike, upper: ArrayLike, budget: Any, prompts: int, *, least: int = 0, reason: str = ""
 ) -> tuple[IntP, IntP, int]:
-    """Return per-prompt bounds and the budget that lies between their sums.
+    """Return per-prompt bounds and the budget that lies between their sums and is to be spent exactly.
 
-    Args:
-        lower: fewest rollouts, a scalar or one per prompt.
-        upper: most rollouts, a scalar or one per prompt.
-        budget: rollouts to be spent, exactly.
-        prompts: number of prompts.
-        least: the smallest legal lower bound.
-        reason: why it is, as the end of the error message.
-
-    Returns:
-        Lower and upper bounds as int64 of length ``prompts``, and the budget.
+    Bounds come as a scalar or one per prompt; ``least`` is the smallest legal lower one, for a ``reason`` that ends the
+    error message.
 
     Raises:
         ArgumentError: bounds that are not whole, below ``least``, crossed, or of another length.
@@ -258,8 +243,7 @@ def count_box(
     """
     low, high = (_per_prompt(*pair, prompts) for pair in (("lower", lower), ("upper", upper)))
     if (low < least).any():
-        why = f": {reason}" if reason else ""
-        raise ArgumentError(f"lower must be >= {least}, got {low.min()}{why}")
+        raise ArgumentError(f"lower must be >= {least}, got {low.min()}{reason and f': {reason}'}")
     crossed = np.flatnonzero(low > high)
     if len(crossed):
         q = int(crossed[0])

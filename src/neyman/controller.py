@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, final
 
@@ -96,11 +97,13 @@ class Controller:
         aggregation: str = "sequence_mean",
     ) -> None:
         check_strategy(strategy)
-        self._divisor = integer("divisor", divisor, low=1)
-        self._fill = choice("fill", fill, ("copies", "none"))
-        self._aggregation = choice("aggregation", aggregation, ("sequence_mean", "constant", "token_mean"))
-        _check_rows(strategy, budget, train_rows, self._divisor)
-        if strategy.prompt_weight == "equal_tokens" and self._aggregation != "token_mean":
+        self._shape = Shape(
+            divisor=integer("divisor", divisor, low=1),
+            fill=choice("fill", fill, ("copies", "none")),
+            aggregation=choice("aggregation", aggregation, ("sequence_mean", "constant", "token_mean")),
+        )
+        _check_rows(strategy, budget, train_rows, self._shape.divisor)
+        if strategy.prompt_weight == "equal_tokens" and aggregation != "token_mean":
             raise ArgumentError(
                 f"prompt_weight='equal_tokens' is for aggregation='token_mean', got {aggregation!r}, whose rows do not "
                 "weigh by their tokens; use 'equal'"
@@ -156,17 +159,12 @@ class Controller:
     def replayable(self) -> list[int]:
         """Rollouts that have their fate in the ledger and are kept as right answers (``replay_age``)."""
         carried = set(self._carried_rollouts)
-        return [
-            rollout_id
-            for rollout_id in self._engine.state.right_answers.rollouts
-            if rollout_id not in carried
-        ]
+        return [i for i in self._engine.state.right_answers.rollouts if i not in carried]
 
     @property
     def _carried_rollouts(self) -> list[int]:
-        kept = self._engine.state.carried + [
-            g for g in self._engine.state.groups if g.carried and self._is_open
-        ]
+        state = self._engine.state
+        kept = state.carried + [group for group in state.groups if group.carried and self._is_open]
         slots = [slot for group in kept for slot in group.valid() if not slot.replayed]
         return [slot.rollout_id for slot in slots if slot.rollout_id is not None]
 
@@ -270,10 +268,10 @@ class Controller:
         self._require(opened=True, call="finish")
         ended_early = not self._engine.is_done
         self._engine.stop()
-        batch = self._close(ended_early=ended_early)
-        self._late |= {i: group.prompt_id for group in self._engine.state.groups for i in group.out()}
+        batch, state = self._close(ended_early=ended_early), self._engine.state
+        self._late |= {i: group.prompt_id for group in state.groups for i in group.out()}
         self._give_up_oldest()
-        self._engine.state.count_passes()
+        state.count_passes()
         self._is_open = False
         return batch
 
@@ -298,12 +296,8 @@ class Controller:
         return self._close(drain=True)
 
     def _close(self, *, ended_early: bool = False, drain: bool = False) -> Batch:
-        return close_batch(
-            self._engine,
-            Shape(fill="none" if drain else self._fill, aggregation=self._aggregation, divisor=self._divisor),
-            ended_early=ended_early,
-            drain=drain,
-        )
+        shape = replace(self._shape, fill="none") if drain else self._shape
+        return close_batch(self._engine, shape, ended_early=ended_early, drain=drain)
 
     def _require(self, *, opened: bool, call: str) -> None:
         if opened and not self._is_open:
@@ -317,9 +311,8 @@ class Controller:
         Rollouts that are out when the state is taken are requested again, with their ids and seeds, after it
         is restored.
         """
-        belief = self.strategy.belief.state_dict()
         saved = state_of(self._engine, self._late, is_open=self._is_open)
-        return {"version": _VERSION, **saved, "belief": belief}
+        return {"version": _VERSION, **saved, "belief": self.strategy.belief.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state of the same prompt set; an error leaves the controller as it was.

@@ -137,7 +137,7 @@ def cut(batch: Batch, rows: int) -> Batch:
 
 class TrimsToTheDivisor(Wrapped):
     def finish(self):
-        batch, divisor = self.inner.finish(), self.inner._divisor
+        batch, divisor = self.inner.finish(), self.inner._shape.divisor
         real = int(batch.counted.sum())
         return cut(batch, real // divisor * divisor) if divisor > 1 else batch
 

@@ -13,7 +13,7 @@ from neyman.errors import ArgumentError, StateError
 from neyman.randomness import PromptId
 from neyman.rules import Verdict
 from neyman.rules.audit import audit
-from neyman.step._group import VALID, Group, Phase
+from neyman.step._group import Group, Phase
 from neyman.step._state import StepState
 from neyman.step._view import step_view
 from neyman.step.ledger import Fate
@@ -33,7 +33,8 @@ class Waves:
         self.size = 0
         self.price: float | None = None  # of a rollout elsewhere, when the step began
         assert state.strategy.verdict is not None
-        self.verdict: Verdict = state.strategy.verdict  # from `begin` on, at that price
+        self._unpriced: Verdict = state.strategy.verdict
+        self.verdict = self._unpriced  # from `begin` on, at that price
         self.looks: tuple[int, ...] = ()
         self._first = 0  # rollouts that a fresh prompt gets at once
         self.target: int | None = None
@@ -70,13 +71,11 @@ class Waves:
     def _current_price(self) -> float | None:
         """Return the verdict's price of a rollout in a step that begins now; None where it has no price."""
         needed = self.target or max(1, self._state.budget.planned_rollouts // self.size)
-        assert self._state.strategy.verdict is not None
-        return self._state.strategy.verdict.price(step_view(self._state), needed)
+        return self._unpriced.price(step_view(self._state), needed)
 
     def _set_verdict(self, price: float | None) -> None:
         """Set the step's verdict and its looks."""
-        assert self._state.strategy.verdict is not None
-        self.price, self.verdict = price, self._state.strategy.verdict.priced(price)
+        self.price, self.verdict = price, self._unpriced.priced(price)
         self.looks = self.verdict.looks(self.size)
         self._first = self.size if self.verdict.speculate else self.looks[0]
 
@@ -303,11 +302,7 @@ class Waves:
         sum s(k-s) which early verdicts left.
         """
         judged = [group for group in self._state.groups if group.committed is not None]
-        full = [
-            group
-            for group in judged
-            if group.committed and sum(s.state is VALID for s in group.slots[: self.size]) == self.size
-        ]
+        full = [group for group in judged if group.committed and group.outcomes(self.size)[1] == self.size]
         finding = audit(
             self.verdict,
             [(group.outcomes(self.size)[0], self.size, group.prior) for group in full],

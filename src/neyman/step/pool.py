@@ -122,10 +122,7 @@ class Pool:
     def overdue(self, since: float, exclude: set[PromptId], count: int | None = None) -> list[PromptId]:
         """Return the prompts not in ``exclude`` that were last opened before ``since`` passes, longest ago first.
 
-        Args:
-            since: the time, in passes.
-            exclude: prompts to leave out.
-            count: the most wanted; None takes all, and sorts all.
+        A ``count`` of None takes all, and sorts all.
         """
         late = np.flatnonzero(self._opened_at < since)
         found: list[PromptId] = []
@@ -140,12 +137,7 @@ class Pool:
         return found
 
     def open(self, prompt_ids: Iterable[PromptId], passes: float = 0.0) -> None:
-        """Mark prompts as opened; ids outside the pool are the host's own and leave it alone.
-
-        Args:
-            prompt_ids: the prompts.
-            passes: the time, in passes over the pool.
-        """
+        """Mark prompts as opened at a time in passes over the pool; ids outside it are the host's own, and ignored."""
         for prompt_id in prompt_ids:
             position = self._position(prompt_id)
             if position is None:
@@ -174,11 +166,7 @@ class Pool:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state of a pool of the same ids.
-
-        Raises:
-            StateError: keys or sizes do not fit.
-        """
+        """Restore the state of a pool of the same ids; keys or sizes that do not fit are a `StateError`."""
         if set(state) != {"epoch", "opened", "again", "opened_at"}:
             raise StateError(
                 f"pool state must have the keys epoch, opened, again and opened_at, got {sorted(state)}"
