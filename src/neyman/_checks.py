@@ -19,9 +19,8 @@ IntP = NDArray[np.int64]  # one integer per prompt
 MOST_BITS = 2048  # of a whole number that can be shown and saved as digits
 
 
-def _show(value: Any) -> str:
-    text = np.array2string(np.asarray(value), threshold=6, precision=6)
-    return text if len(text) <= 120 else text[:117] + "..."
+def _show(value: np.float64) -> str:
+    return np.array2string(np.asarray(value), precision=6)
 
 
 def float_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> FloatP:
@@ -38,23 +37,22 @@ def float_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> Floa
 def rate_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> FloatP:
     """Return probabilities in [0, 1] as float64; NaN, infinities and anything outside raise."""
     array = float_array(name, value, ndim=ndim)
-    bad = ~((array >= 0.0) & (array <= 1.0))
-    if bad.any():
-        where = f" at index {int(np.flatnonzero(bad.ravel())[0])}" if array.ndim else ""
-        raise ArgumentError(
-            f"{name} must be a probability in [0, 1], got {_show(array[bad].ravel()[0])}{where}; "
-            "replace missing rates by a prior guess such as 0.5"
-        )
-    return array
+    mend = "; replace missing rates by a prior guess such as 0.5"
+    return _all_legal(name, array, (array >= 0.0) & (array <= 1.0), "a probability in [0, 1]", mend)
 
 
 def nonnegative_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> FloatP:
     """Return finite non-negative numbers as float64; anything else raises."""
     array = float_array(name, value, ndim=ndim)
-    bad = ~(np.isfinite(array) & (array >= 0.0))
-    if bad.any():
-        where = f" at index {int(np.flatnonzero(bad.ravel())[0])}" if array.ndim else ""
-        raise ArgumentError(f"{name} must be finite and >= 0, got {_show(array[bad].ravel()[0])}{where}")
+    return _all_legal(name, array, np.isfinite(array) & (array >= 0.0), "finite and >= 0")
+
+
+def _all_legal(name: str, array: FloatP, legal: NDArray[np.bool_], contract: str, mend: str = "") -> FloatP:
+    """Return the array, or raise naming its first illegal entry."""
+    if not legal.all():
+        first = int(np.flatnonzero(~legal.ravel())[0])
+        where = f" at index {first}" if array.ndim else ""
+        raise ArgumentError(f"{name} must be {contract}, got {_show(array.ravel()[first])}{where}{mend}")
     return array
 
 

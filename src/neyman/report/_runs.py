@@ -34,55 +34,34 @@ class Groups:
 
 @dataclass(frozen=True)
 class Run:
-    """One strategy trained with one seed.
-
-    Attributes:
-        path: the directory.
-        strategy, seed, task, estimator: the names in ``run.json``.
-        budget: rollouts per step.
-        planned_steps: steps the run was to take.
-        config: the resolved configuration.
-        is_finished: true where ``done.json`` marks the run as complete.
-        wall_seconds: duration of the run; NaN where unknown.
-        step: step numbers, ``[steps]``; the arrays below are per step.
-        rollouts, tokens, seconds: cumulative at the end of the step, everything requested included.
-        metrics: the step's own figures by name; NaN where a step lacks one.
-        trainer: loss, gradient norm and so on by name, likewise.
-        account: fate -> (rollouts, tokens), cumulative at the last step.
-        eval_step, eval_rollouts, eval_tokens, eval_seconds: when the policy was evaluated, ``[evals]``.
-        accuracy: share of the test problems solved, ``[evals]``.
-        problems: test problems of the last evaluation; 0 without any.
-        is_exact: whether accuracies are exact success rates, not sampled ones.
-        groups: every group.
-        notes: warnings for the reader, e.g. of a half-written line.
-    """
+    """One strategy trained with one seed."""
 
     path: Path
-    strategy: str
+    strategy: str  # this and the next three: the names in ``run.json``
     seed: int
     task: str
     estimator: str
-    budget: int
-    planned_steps: int
-    config: Mapping[str, Any]
-    is_finished: bool
-    wall_seconds: float
-    step: IntP
-    rollouts: IntP
+    budget: int  # rollouts per step
+    planned_steps: int  # that the run was to take
+    config: Mapping[str, Any]  # resolved
+    is_finished: bool  # ``done.json`` marks the run as complete
+    wall_seconds: float  # duration of the run; NaN where unknown
+    step: IntP  # step numbers, [steps]; the arrays below are per step
+    rollouts: IntP  # this and the next two: cumulative at the end of the step, everything requested included
     tokens: IntP
     seconds: FloatP
-    metrics: Mapping[str, FloatP]
-    trainer: Mapping[str, FloatP]
-    account: Mapping[str, tuple[int, int]]
-    eval_step: IntP
+    metrics: Mapping[str, FloatP]  # the step's own figures by name; NaN where a step lacks one
+    trainer: Mapping[str, FloatP]  # loss, gradient norm and so on by name, likewise
+    account: Mapping[str, tuple[int, int]]  # fate -> (rollouts, tokens), cumulative at the last step
+    eval_step: IntP  # this and the next three: when the policy was evaluated, [evals]
     eval_rollouts: IntP
     eval_tokens: IntP
     eval_seconds: FloatP
-    accuracy: FloatP
-    problems: int
-    is_exact: bool
-    groups: Groups
-    notes: tuple[str, ...] = ()
+    accuracy: FloatP  # share of the test problems solved, [evals]
+    problems: int  # test problems of the last evaluation; 0 without any
+    is_exact: bool  # accuracies are exact success rates, not sampled ones
+    groups: Groups  # every group
+    notes: tuple[str, ...] = ()  # warnings for the reader, e.g. of a half-written line
 
     @property
     def name(self) -> str:
