@@ -5,22 +5,20 @@ multiply small matrices: where several processes share cores, set ``OMP_NUM_THRE
 wait for one another cost more than the work.
 """
 
-from neyman.beliefs._average import ModelAverage as ModelAverage
-from neyman.beliefs._beta import beta_parameters as beta_parameters
-from neyman.beliefs._beta import match_beta as match_beta
-from neyman.beliefs._counts import Counts as Counts
-from neyman.beliefs._default import default as default
-from neyman.beliefs._default import for_variant as for_variant
-from neyman.beliefs._dynamics import StateDynamics as StateDynamics
-from neyman.beliefs._hybrid import CountsWithGP as CountsWithGP
-from neyman.beliefs._protocol import Belief as Belief
-from neyman.beliefs._published_gp import PublishedGP as PublishedGP
-from neyman.beliefs._residual import BinomialResidual as BinomialResidual
-from neyman.beliefs._ridge import Ridge as Ridge
-from neyman.beliefs._state import check_state as check_state
-from neyman.beliefs._streaks import Streaks as Streaks
-from neyman.beliefs._table import checked_counts as checked_counts
-from neyman.randomness import PromptId as PromptId
+from neyman.beliefs._average import ModelAverage
+from neyman.beliefs._beta import beta_parameters, match_beta
+from neyman.beliefs._counts import Counts
+from neyman.beliefs._default import default, for_variant
+from neyman.beliefs._dynamics import StateDynamics
+from neyman.beliefs._hybrid import CountsWithGP
+from neyman.beliefs._protocol import Belief
+from neyman.beliefs._published_gp import PublishedGP
+from neyman.beliefs._residual import BinomialResidual
+from neyman.beliefs._ridge import Ridge
+from neyman.beliefs._state import check_state
+from neyman.beliefs._streaks import Streaks
+from neyman.beliefs._table import checked_counts
+from neyman.randomness import PromptId
 
 __all__ = [
     "Belief",

@@ -117,11 +117,7 @@ class ModelAverage(Belief):
         return np.asarray(draws[chosen, np.arange(draws.shape[1])], dtype=np.float64)
 
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Weigh the members by their likelihood of these counts, then let each learn them.
-
-        Raises:
-            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
-        """
+        """Weigh the members by their likelihood of these counts, then let each learn them."""
         names, s, n = checked_counts(ids, successes, trials)
         if not names:
             return
@@ -149,11 +145,7 @@ class ModelAverage(Belief):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by a saved one of the same members.
-
-        Raises:
-            StateError: another kind, version, configuration or key set, or a member that does not fit.
-        """
+        """Replace the state by a saved one of the same members."""
         check_state(state, kind="model_average", version=_VERSION, config=self._config, keys=_KEYS)
         evidence, saved = state["evidence"], state["members"]
         for name, value in (("evidence", evidence), ("members", saved)):

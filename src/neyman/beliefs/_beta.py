@@ -45,11 +45,7 @@ def match_beta(mean: ArrayLike, variance: ArrayLike) -> tuple[FloatP, FloatP]:
 
 
 def beta_parameters(belief: Belief, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
-    """Return a moment-matched Beta(a, b) per prompt, e.g. as SARA's prior.
-
-    Args:
-        belief: any belief.
-        ids: the prompts, P of them.
+    """Return a moment-matched Beta(a, b) for each of P prompts under any belief, e.g. as SARA's prior.
 
     Returns:
         ``a`` and ``b``, each float64 of shape (P,).
@@ -64,20 +60,9 @@ def beta_parameters(belief: Belief, ids: Sequence[PromptId]) -> tuple[FloatP, Fl
 
 
 def beta_mixed_probability(a: FloatP, b: FloatP, group_size: ArrayLike) -> FloatP:
-    """Return the probability that a group is mixed under Beta(a, b).
+    """Return the probability that a group of n rollouts is mixed under Beta(a, b), all of shape (P,).
 
-    ``1 - prod_{j<n} (b+j)/(a+b+j) - prod_{j<n} (a+j)/(a+b+j)``.
-
-    Args:
-        a: successes parameter, shape (P,).
-        b: failures parameter, shape (P,).
-        group_size: rollouts n >= 1, one number or one per prompt.
-
-    Returns:
-        Probabilities in [0, 1], shape (P,).
-
-    Raises:
-        ArgumentError: a group size that is no whole number >= 1, or of another length.
+    ``1 - prod_{j<n} (b+j)/(a+b+j) - prod_{j<n} (a+j)/(a+b+j)``; one n for all prompts, or one for each.
 
     Cost: O(P max n), no array larger than P.
 

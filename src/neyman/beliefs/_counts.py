@@ -80,8 +80,7 @@ class Counts(BetaFamily, WithoutFeatures, StoredBelief):
     def evidence(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return the discounted successes and trials per prompt, without the prior; 0 where never seen."""
         rows = self._table.find(prompt_ids("ids", ids))
-        keep = self._kept(rows)
-        return self._table.gather("successes", rows) * keep, self._table.gather("trials", rows) * keep
+        return self._table.evidence(rows, self._config["fade"], self._clock)
 
     def beta_parameters(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return the exact posterior Beta(a, b) per prompt."""
@@ -91,11 +90,7 @@ class Counts(BetaFamily, WithoutFeatures, StoredBelief):
         return a + successes, b + np.maximum(trials - successes, 0.0)
 
     def _learn(self, names: list[PromptId], s: IntP, n: IntP) -> None:
-        rows = self._table.add(names)
-        # All updates within a step are one visit, so the discount is taken once; new rows have nothing to discount.
-        earlier = self._table.column("seen")[rows] < self._clock
-        kept = self._kept(rows) * np.where(earlier, self._config["discount"], 1.0)
-        self._table.add_visit(rows, s, n, kept=kept, clock=self._clock)
+        self._table.add_discounted(self._table.add(names), s, n, self._config, self._clock)
         self._pool_successes += float(s.sum())
         self._pool_trials += float(n.sum())
 
@@ -115,17 +110,11 @@ class Counts(BetaFamily, WithoutFeatures, StoredBelief):
     def _adopt(self, parts: Any) -> None:
         self._table, (self._pool_successes, self._pool_trials) = parts
 
-    def _kept(self, rows: IntP) -> FloatP:
-        """Return the share of each row's evidence that the steps since its last visit have left."""
-        return np.asarray(self._config["fade"] ** self._table.idle(rows, self._clock), dtype=np.float64)
-
 
 def _check_prior(prior: str | tuple[float, float]) -> tuple[float, float] | None:
-    if isinstance(prior, str):
-        if prior != "pool":
-            raise ArgumentError(f'prior must be "pool" or a pair (a, b), got {prior!r}')
+    if prior == "pool":
         return None
-    if len(prior) != 2:
+    if isinstance(prior, str) or len(prior) != 2:
         raise ArgumentError(f'prior must be "pool" or a pair (a, b), got {prior!r}')
     a, b = (real("prior", value, low=0.0, open_low=True) for value in prior)
     return a, b

@@ -21,7 +21,7 @@ _FAST: Final = {"memory": 0.97, "residual_drift": 0.4, "level_drift": 0.3}
 def default(
     ids: Sequence[PromptId] | None = None, features: ArrayLike | None = None, **options: Any
 ) -> ModelAverage:
-    """Return the default belief: binomial residual models of slow and of fast drift, weighted by likelihood.
+    """Return a fresh default belief: binomial residual models of slow and of fast drift, weighted by likelihood.
 
     `BinomialResidual` was chosen over counts with a Gaussian process as prior (`CountsWithGP`) on a real training
     trace and in simulated worlds (``benchmarks/beliefs.py``): its log-loss is lower on new prompts and on prompts
@@ -32,9 +32,6 @@ def default(
         ids: the pool's prompt ids, P of them; more may come later.
         features: their features, shape (P, F): ``neyman.beliefs.embeddings.prompt_features`` makes some.
         options: settings of both models, e.g. ``landmarks``; they override the fast model's own drifts too.
-
-    Returns:
-        A fresh belief.
 
     Raises:
         ArgumentError: features without ids, or of another length.

@@ -19,10 +19,6 @@ from neyman.randomness import PromptId
 class MomentFamily(Belief):
     """A belief whose predictions follow from a mean and a variance per prompt."""
 
-    @abstractmethod
-    def predict(self, ids: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
-        """Return the posterior mean and variance of each success rate."""
-
     def expected_variance(self, ids: Sequence[PromptId]) -> FloatP:
         """Return E[p(1-p)] per prompt."""
         return expected_spread(*self.predict(ids))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any
 
@@ -85,11 +86,7 @@ class FeatureStore:
     def check(
         self, ids: Sequence[PromptId], features: ArrayLike
     ) -> tuple[list[PromptId], NDArray[np.float32], IntP]:
-        """Return the ids that have no features yet with their rows and fingerprints.
-
-        Raises:
-            ArgumentError: a bad matrix, or other features for an id that has some.
-        """
+        """Return the ids that have no features yet with their rows and fingerprints; refuse other rows of known ids."""
         columns = self._matrix.shape[1] if self._rows else None
         matrix = feature_matrix("features", features, rows=len(ids), columns=columns)
         prints = fingerprints(matrix)
@@ -163,22 +160,17 @@ def median_distance(matrix: NDArray[Any], *, limit: int = 1000) -> float:
     return median if median > 1e-9 else 1.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class NystromMap:
-    """Features z with ``z(x) z(y)' ~ exp(-|x - y|^2 / (2 h^2))``, from M landmarks.
-
-    Args:
-        landmarks: the landmark rows, shape (M, F).
-        projection: shape (M, D), D <= M.
-        bandwidth: h.
+    """Features z with ``z(x) z(y)' ~ exp(-|x - y|^2 / (2 h^2))``, h the bandwidth, from M landmarks.
 
     Cost: O(M F) per row.
     Source: Williams and Seeger (2001), "Using the Nystrom method to speed up kernel machines".
     """
 
-    def __init__(self, landmarks: FloatP, projection: FloatP, bandwidth: float) -> None:
-        self.landmarks = landmarks
-        self.projection = projection
-        self.bandwidth = bandwidth
+    landmarks: FloatP  # shape (M, F)
+    projection: FloatP  # shape (M, D), D <= M
+    bandwidth: float
 
     @classmethod
     def fit(cls, matrix: NDArray[np.float32], *, landmarks: int, bandwidth: float) -> NystromMap:
@@ -237,11 +229,7 @@ class NystromMap:
 def check_fingerprints(
     store: FeatureStore, ids: Sequence[PromptId], packed: Any, basis: NystromMap | None
 ) -> IntP:
-    """Return the saved fingerprints; refuse a state whose features are not those registered here.
-
-    Raises:
-        StateError: naming the first prompt that differs, or the two widths.
-    """
+    """Return the saved fingerprints; refuse a state whose features are not those registered here."""
     saved = unpack_array("features", packed, shape=[len(ids)])
     if saved.dtype != np.int64:
         raise StateError("state['features'] must hold 64-bit integers")

@@ -82,9 +82,7 @@ class CountsWithGP(BetaFamily, RegressionBelief):
         """Return the posterior Beta(a, b) per prompt."""
         names = prompt_ids("ids", ids)
         rows = self._table.find(names)
-        kept = self._kept(rows)
-        successes = self._table.gather("successes", rows) * kept
-        trials = self._table.gather("trials", rows) * kept
+        successes, trials = self._table.evidence(rows, self._config["fade"], self._clock)
         mean, strength = self.prior_mean(names), self._config["strength"]
         return strength * mean + successes, strength * (1.0 - mean) + np.maximum(trials - successes, 0.0)
 
@@ -93,17 +91,11 @@ class CountsWithGP(BetaFamily, RegressionBelief):
         z = self._regression.design(names)
         weight, centre = self._contribution(names)
         self._regression.add_evidence(z, -weight, centre)
-        rows = self._table.add(names)
-        earlier = self._table.column("seen")[rows] < self._clock
-        kept = self._kept(rows) * np.where(earlier, self._config["discount"], 1.0)
-        self._table.add_visit(rows, s, n, kept=kept, clock=self._clock)
+        self._table.add_discounted(self._table.add(names), s, n, self._config, self._clock)
         self._regression.add_evidence(z, *self._contribution(names))
 
     def _check_columns(self, table: PromptTable, clock: int) -> None:
         table.check_visits(self.KIND, clock)
-
-    def _kept(self, rows: IntP) -> FloatP:
-        return np.asarray(self._config["fade"] ** self._table.idle(rows, self._clock), dtype=np.float64)
 
     def _contribution(self, names: Sequence[PromptId]) -> tuple[FloatP, FloatP]:
         """Return weight and empirical logit of each prompt's counts, as they enter the process."""

@@ -44,7 +44,11 @@ class Belief(Protocol):
 
     @abstractmethod
     def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
-        """Register prompts, with their feature rows, shape (P, F), where the belief uses features."""
+        """Register prompts, with their feature rows, shape (P, F), where the belief uses features.
+
+        Raises:
+            ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
+        """
         ...
 
     @abstractmethod
@@ -69,7 +73,11 @@ class Belief(Protocol):
 
     @abstractmethod
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Learn verified counts; zero trials are ignored, an id given twice counts as its sum."""
+        """Learn verified counts; zero trials are ignored, an id given twice counts as its sum.
+
+        Raises:
+            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
+        """
         ...
 
     @abstractmethod
@@ -84,5 +92,9 @@ class Belief(Protocol):
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by a saved one of the same kind and configuration."""
+        """Replace the state by a saved one; prompts' features must be registered before.
+
+        Raises:
+            StateError: another kind, version, configuration or key set, damaged arrays, or other features.
+        """
         ...

@@ -101,11 +101,7 @@ class PublishedGP(LogitNormalFamily, StoredBelief):
         self._kernel: FloatP | None = None
 
     def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
-        """Give prompts their feature rows, shape (P, F); the first ones fix the bandwidth.
-
-        Raises:
-            ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
-        """
+        """Give prompts their feature rows, shape (P, F); the first ones fix the bandwidth."""
         names = prompt_ids("ids", ids)
         if features is None:
             return

@@ -34,14 +34,11 @@ class FeatureRegression:
 
     Each prompt contributes one pseudo-observation; a new visit replaces it, and each step takes ``1 - memory`` of
     the weight of all. The scale s is the one of a short list that maximises the marginal likelihood of the present
-    pseudo-observations, so that the data switch useless features off.
+    pseudo-observations, so that the data switch useless features off; the first of the ``scales`` wins ties.
 
     Args:
         landmarks: at most this many basis functions; 0 ignores features.
         length_scale: the kernel's bandwidth in units of the median distance between prompts.
-        scales: candidates for s; the first wins ties.
-        level: the prior standard deviation of the common logit.
-        memory: share of a pseudo-observation's weight that a step leaves, in (0, 1].
         store: feature rows of another model over the same prompts, so that they are held once; None makes a store.
 
     Cost: O(B D^2) an update and O(D^3) a step for D features, O(D^2) memory, whatever the number of prompts.
@@ -215,8 +212,7 @@ def regression_settings(
 class RegressionBelief(StoredBelief):
     """A belief that regresses on features, with one pseudo-observation per prompt.
 
-    Args:
-        COLUMNS: the columns per prompt and their types; "seen" is the step of the last visit.
+    ``COLUMNS`` has the columns per prompt and their types; "seen" is the step of the last visit.
     """
 
     COLUMNS: ClassVar[Mapping[str, Any]]
@@ -234,11 +230,7 @@ class RegressionBelief(StoredBelief):
         )
 
     def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
-        """Give prompts their feature rows, shape (P, F); those without features get the level alone.
-
-        Raises:
-            ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
-        """
+        """Give prompts their feature rows, shape (P, F); those without features get the level alone."""
         names = prompt_ids("ids", ids)
         if features is not None:
             self._regression.register(names, features, self._contribution)

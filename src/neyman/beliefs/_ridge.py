@@ -63,11 +63,7 @@ class Ridge(LogitNormalFamily, StoredBelief):
         self._weights: FloatP | None = None
 
     def register(self, ids: Sequence[PromptId], features: ArrayLike | None = None) -> None:
-        """Give prompts their feature rows, shape (P, F); earlier results of prompts without stay with the level.
-
-        Raises:
-            ArgumentError: a matrix that is not (P, F) or not finite, or other features for a known prompt.
-        """
+        """Give prompts their feature rows, shape (P, F); earlier results of prompts without stay with the level."""
         names = prompt_ids("ids", ids)
         if features is None:
             return

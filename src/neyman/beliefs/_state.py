@@ -38,18 +38,9 @@ def pack_array(array: NDArray[np.float64] | NDArray[np.int64]) -> dict[str, Any]
 
 
 def unpack_array(name: str, packed: Any, *, shape: Sequence[int | None] | None = None) -> NDArray[Any]:
-    """Return the array behind the data of ``pack_array``, checked.
+    """Return the array behind the data of ``pack_array``, writable and in native byte order, or raise ``StateError``.
 
-    Args:
-        name: the key, for the message.
-        packed: the saved data.
-        shape: the legal shape; None in a place allows any length there.
-
-    Returns:
-        A fresh, writable array in native byte order.
-
-    Raises:
-        StateError: the data are damaged or of another shape.
+    None in a place of the legal ``shape`` allows any length there; ``name`` is the key, for the message.
     """
     if not isinstance(packed, Mapping) or set(packed) != {"dtype", "shape", "data"}:
         raise StateError(f"state[{name!r}] must be a packed array with dtype, shape and data")

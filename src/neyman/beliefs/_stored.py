@@ -19,11 +19,8 @@ class StoredBelief(Belief):
     """A belief with settings, a clock of training steps, and a saved state.
 
     A concrete belief learns checked counts in ``_learn``, ages in ``_age``, returns the parts of its state in
-    ``_parts``, checks saved parts in ``_read`` and adopts them in ``_adopt``.
-
-    Args:
-        KIND: name of the belief in saved states.
-        KEYS: keys of a saved state beside kind, version, configuration and clock.
+    ``_parts``, checks saved parts in ``_read`` and adopts them in ``_adopt``. ``KIND`` names it in saved states, whose
+    keys beside kind, version, configuration and clock are ``KEYS``.
     """
 
     KIND: ClassVar[str]
@@ -33,11 +30,7 @@ class StoredBelief(Belief):
     _clock: int = 0
 
     def update(self, ids: Sequence[PromptId], successes: ArrayLike, trials: ArrayLike) -> None:
-        """Learn verified counts; zero trials are ignored, an id given twice counts as its sum.
-
-        Raises:
-            ArgumentError: unequal lengths, fractions, negatives, or more successes than trials.
-        """
+        """Learn verified counts; zero trials are ignored, an id given twice counts as its sum."""
         names, s, n = checked_counts(ids, successes, trials)
         if names:
             self._learn(names, s, n)
@@ -60,11 +53,7 @@ class StoredBelief(Belief):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by a saved one; prompts' features must be registered before.
-
-        Raises:
-            StateError: another kind, version, configuration or key set, damaged arrays, or other features.
-        """
+        """Replace the state by a saved one; prompts' features must be registered before."""
         keys = ("clock", *self.KEYS)
         check_state(state, kind=self.KIND, version=self.VERSION, config=self._config, keys=keys)
         clock = check_clock(state["clock"])

@@ -24,10 +24,7 @@ _COLUMNS: Final[Mapping[str, Any]] = {
     "successes": np.int64,
     "trials": np.int64,
 }
-# Bounds and start of the two probabilities, as published.
-_LOW: Final = 0.05
-_HIGH: Final = 0.95
-_START: Final = 0.5
+_LOW, _HIGH, _START = 0.05, 0.95, 0.5  # bounds and start of the two probabilities, as published
 
 
 @final

@@ -16,10 +16,7 @@ from neyman.randomness import PromptId
 
 
 class PromptTable:
-    """Columns with one row per prompt, grown by doubling.
-
-    Args:
-        columns: the columns' names and dtypes; new rows hold zeros.
+    """Columns with one row per prompt, grown by doubling; new rows hold zeros.
 
     Cost: O(1) amortised per new prompt, 8 bytes per row and column beside the ids.
     """
@@ -73,6 +70,18 @@ class PromptTable:
         """Return the steps since each row's last visit, by its column "seen"; 0 where the row is -1."""
         return np.asarray(clock - self.gather("seen", rows, missing=float(clock)))
 
+    def evidence(self, rows: IntP, fade: float, clock: int) -> tuple[FloatP, FloatP]:
+        """Return successes and trials, of which each step since the last visit has left the share ``fade``."""
+        kept = np.asarray(fade ** self.idle(rows, clock), dtype=np.float64)
+        return self.gather("successes", rows) * kept, self.gather("trials", rows) * kept
+
+    def add_discounted(self, rows: IntP, successes: IntP, trials: IntP, config: Any, clock: int) -> None:
+        """Add counts to earlier ones, which fade with each step and are discounted once per visit."""
+        # All updates within a step are one visit, so the discount is taken once; new rows have nothing to discount.
+        earlier = self.column("seen")[rows] < clock
+        kept = config["fade"] ** self.idle(rows, clock) * np.where(earlier, config["discount"], 1.0)
+        self.add_visit(rows, successes, trials, kept=kept, clock=clock)
+
     def add_visit(self, rows: IntP, successes: IntP, trials: IntP, *, kept: Any, clock: int) -> None:
         """Add counts to the share ``kept`` of the columns "successes" and "trials", and set "seen" to the clock."""
         for name, fresh in (("successes", successes), ("trials", trials)):
@@ -85,11 +94,7 @@ class PromptTable:
         return {"ids": self.ids, **{name: pack_array(self.column(name)) for name in self._columns}}
 
     def load(self, packed: Mapping[str, Any]) -> None:
-        """Replace everything by the ids and columns of a saved state.
-
-        Raises:
-            StateError: ids of another type or twice, or a column of another length or dtype.
-        """
+        """Replace everything by the ids and columns of a saved state, checked."""
         ids = packed["ids"]
         if not isinstance(ids, list) or not all(type(item) is str or type(item) is int for item in ids):
             raise StateError("state['ids'] must be a list of strings and integers")
@@ -111,11 +116,7 @@ class PromptTable:
             self.column(name)[:] = values
 
     def check_visits(self, kind: str, clock: int) -> None:
-        """Check the columns "successes", "trials" and "seen" of a loaded table.
-
-        Raises:
-            StateError: counts outside 0 <= successes <= trials, or a visit after the clock.
-        """
+        """Check the columns "successes", "trials" and "seen" of a loaded table."""
         successes, trials = self.column("successes"), self.column("trials")
         # Discounted counts are floats, and a prompt that always succeeded may exceed its trials by rounding.
         most = trials if trials.dtype == np.int64 else trials * (1.0 + 1e-9)

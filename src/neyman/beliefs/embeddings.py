@@ -99,12 +99,8 @@ def prompt_features(
     """Return embeddings with the text's length beside them: features for the default belief.
 
     Sentence models truncate long texts and hardly encode length, yet longer problems are harder. The added column is
-    ``0.4 (log(1 + characters) - 5)``, on the scale of the distance between two embeddings.
-
-    Args:
-        texts: the prompts, P of them.
-        model: as in ``embed_prompts``.
-        cache_dir: as in ``embed_prompts``.
+    ``0.4 (log(1 + characters) - 5)``, on the scale of the distance between two embeddings. Arguments and errors are
+    those of ``embed_prompts``.
 
     Returns:
         float32 array, shape (P, F + 1).
