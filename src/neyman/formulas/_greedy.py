@@ -28,15 +28,8 @@ def greedy_counts(
 ) -> IntP:
     """Maximise the summed gain over counts within their bounds, ties by prompt index.
 
-    Args:
-        gain: marginal gains, non-increasing in n on [lower, upper).
-        lower: fewest rollouts per prompt.
-        upper: most rollouts per prompt.
-        budget: sum of the counts, between the sums of the bounds; not checked.
-        matrix_cells: largest number of gains that are laid out at once.
-
-    Returns:
-        int64 counts.
+    Gains must not increase in n on [lower, upper), and the budget must lie between the sums of the bounds; neither is
+    checked. At most ``matrix_cells`` gains are laid out at once.
     """
     units = budget - int(lower.sum())
     ceiling = np.minimum(upper, lower + units)

@@ -51,19 +51,10 @@ def pass_at_k(trials: ArrayLike, successes: ArrayLike, k: int) -> FloatP:
 
 
 def mean_at_k(trials: ArrayLike, successes: ArrayLike, k: int | None = None) -> FloatP:
-    """Compute the expected mean accuracy of k samples: c / n for every k.
+    """Compute the expected mean accuracy of k samples: c / n for every k, with c of n samples right.
 
-    Args:
-        trials: n >= 1 samples per prompt, any shape.
-        successes: c <= n right ones, broadcast with it.
-        k: samples that are averaged; only checked, since the mean of every subset has the same expectation. None
-            is all.
-
-    Returns:
-        One accuracy per prompt, in the broadcast shape.
-
-    Raises:
-        ArgumentError: counts out of range, or k > n.
+    The arguments, shapes and errors of `pass_at_k`. k, None for all, is only checked, since the mean of every subset
+    has the same expectation.
 
     Cost: O(size).
 
@@ -147,19 +138,11 @@ def brier(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1) -> 
 def log_loss(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1, clip: float = 1e-6) -> float:
     """Compute the negative log-likelihood of the outcomes under predicted success rates, per rollout, in nats.
 
-    -sum [s log p + (n-s) log(1-p)] / sum n, with p clipped to [clip, 1 - clip].
-
-    Args:
-        predicted: p in [0, 1], one per prompt.
-        successes: s per prompt.
-        trials: n per prompt.
-        clip: keeps the loss of a certain but wrong prediction finite.
+    -sum [s log p + (n-s) log(1-p)] / sum n, with p clipped to [clip, 1 - clip], clip in (0, .5], so that the loss of a
+    certain but wrong prediction is finite. The other arguments and the errors are those of `brier`.
 
     Returns:
         The loss; lower is better; log 2 for the constant prediction .5.
-
-    Raises:
-        ArgumentError: an argument outside its range, or no trials at all.
 
     Cost: O(prompts).
 
@@ -175,19 +158,11 @@ def log_loss(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1, 
 def ece(predicted: ArrayLike, successes: ArrayLike, trials: ArrayLike = 1, bins: int = 10) -> float:
     """Compute the expected calibration error: the distance of predicted from observed rates, bin by bin.
 
-    sum_b (N_b / N) |mean prediction - mean outcome|, over equal bins of the prediction, weighted by rollouts.
-
-    Args:
-        predicted: p in [0, 1], one per prompt.
-        successes: s per prompt.
-        trials: n per prompt.
-        bins: number of bins of equal width.
+    sum_b (N_b / N) |mean prediction - mean outcome|, over ``bins`` bins of the prediction of equal width, weighted by
+    rollouts. The other arguments and the errors are those of `brier`.
 
     Returns:
         The error in [0, 1]; 0 is perfect. Binomial noise alone makes it positive, more so with few rollouts.
-
-    Raises:
-        ArgumentError: an argument outside its range, or no trials at all.
 
     Cost: O(prompts).
 

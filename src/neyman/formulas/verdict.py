@@ -276,19 +276,11 @@ def yield_condition(
     """Check whether early verdicts buy more effective groups than full groups at the same budget.
 
     odds(f') / odds(f) >= n / k, with f = P(mixed by k) and f' = P(mixed by the abandon index n); equivalent to
-    f' / E[rollouts] >= f / k.
-
-    Args:
-        group_size: k.
-        abandon: the index, or the pair that ``abandon_index`` returns.
-        success_rate: the rates of the prompts that are probed, shape (prompts,).
-        prior: scalar Beta parameters in place of rates.
+    f' / E[rollouts] >= f / k. The arguments and errors of `expected_rollouts`, with k >= 2, rates of shape (prompts,)
+    or scalar Beta parameters.
 
     Returns:
         A ``YieldCheck``. Where no group can be mixed (f = 0) it does not hold, and the ratios are NaN.
-
-    Raises:
-        ArgumentError: an argument outside its range, or not exactly one of ``success_rate`` and ``prior``.
 
     Guarantee: Exact for independent rollouts. The condition fails, and early verdicts lose, for the uniform prior and
     whenever all prompts share one success rate. It holds for U-shaped difficulty, Beta(a, a) with a <= .644 at k = 8, n
@@ -306,24 +298,17 @@ def yield_condition(
     probe, group = max(1.0 - lost - won, 0.0), max(1.0 - full, 0.0)
     # Without a pure prefix nothing is ever abandoned, and the two ways are the same.
     required = (fails * lost + wins * won) / ((lost + won) * k) if lost + won > 0.0 else 1.0
-    if group == 0.0:
-        nan = float("nan")
-        return YieldCheck(
-            holds=False,
-            odds_ratio=nan,
-            required=required,
-            relative_yield=nan,
-            mixed_by_probe=probe,
-            mixed_by_group=group,
-        )
-    # odds(f')/odds(f), arranged so that groups that are mixed for certain (full = 0) give the limit.
-    odds_ratio = probe * full / (group * (lost + won)) if lost + won > 0.0 else 1.0
-    cost = k - (k - fails) * lost - (k - wins) * won
+    odds_ratio = relative_yield = float("nan")  # which compares as False, so that nothing holds
+    if group > 0.0:
+        # odds(f')/odds(f), arranged so that groups that are mixed for certain (full = 0) give the limit.
+        odds_ratio = probe * full / (group * (lost + won)) if lost + won > 0.0 else 1.0
+        cost = k - (k - fails) * lost - (k - wins) * won
+        relative_yield = (probe / cost) / (group / k)
     return YieldCheck(
         holds=odds_ratio >= required,
         odds_ratio=odds_ratio,
         required=required,
-        relative_yield=(probe / cost) / (group / k),
+        relative_yield=relative_yield,
         mixed_by_probe=probe,
         mixed_by_group=group,
     )

@@ -56,17 +56,10 @@ def water_level(spread: ArrayLike, budget: int, lower: ArrayLike, upper: ArrayLi
 
 
 def largest_remainder(target: FloatP, total: int, upper: IntP) -> IntP:
-    """Round real counts to whole ones that sum to ``total``, never above ``upper``.
+    """Round real counts that sum to ``total`` to int64 ones with this sum, never above ``upper``, shape (prompts,).
 
-    All are rounded down; the remaining units go to the largest remainders, ties by index.
-
-    Args:
-        target: real counts that sum to ``total``, shape (prompts,).
-        total: the exact sum.
-        upper: most per prompt, shape (prompts,), none below its target.
-
-    Returns:
-        int64 counts.
+    All are rounded down; the remaining units go to the largest remainders, ties by index. No ``upper`` may be below its
+    target; nothing is checked.
 
     >>> largest_remainder(np.array([1.5, 1.5, 3.0]), 6, np.array([9, 9, 9]))
     array([2, 1, 3])

@@ -82,18 +82,10 @@ def group_waste(
     """Compute the price of a rollout in an effective group at each prompt, in rollouts, under optimal stopping.
 
     The price ``waste`` at which opening the group has a value of exactly 0 (`group_worth`). As an index it ranks
-    prompts, cheapest first, with the uncertainty of each taken into account.
-
-    Args:
-        prior: Beta parameters (a, b) > 0 of the success rate, shape (prompts,) or scalars.
-        group_size: k >= 2.
-        looks: increasing prefix lengths at which the group may be given up, ending with k; all by default.
+    prompts, cheapest first, with the uncertainty of each taken into account. The arguments and errors of `group_worth`.
 
     Returns:
         The index per prompt, from 1 (certainly mixed) up to 1e4, where it is cut.
-
-    Raises:
-        ArgumentError: an argument outside its range.
 
     Guarantee: exact to 1e-6 relative, under the prior. Cost: O(prompts k) for some 40 bisections.
     Source: ours; the break-even price of an optimal stopping problem, as in Gittins (1979).
