@@ -103,12 +103,9 @@ def resolve_duplicates(problems: Iterable[Problem], duplicates: Duplicates = "re
     """Make ids unique, since two problems under one id would share one belief and one place in the ledger.
 
     Args:
-        problems: in the order in which they are kept.
+        problems: in the order in which they are returned.
         duplicates: "refuse" raises; "drop" keeps the first of each id; "number" names the second copy
             ``<id>-2``, the third ``<id>-3`` and so on, in order of appearance.
-
-    Returns:
-        The problems, with unique ids.
 
     Raises:
         ArgumentError: an id appears twice and ``duplicates`` is "refuse", or a numbered name is taken.
@@ -146,18 +143,12 @@ def _scalar_columns(problems: Sequence[Problem]) -> dict[str, list[Any]]:
 
 
 def to_dataset(problems: Iterable[Problem], duplicates: Duplicates = "refuse") -> Any:
-    """Turn problems into the ``datasets.Dataset`` that TRL's trainers read.
+    """Turn problems into the ``datasets.Dataset`` that TRL's trainers read, with a row for each problem, in order.
 
     Columns: ``prompt``, ``answer``, ``neyman_id``, ``neyman_metadata`` (the whole metadata as JSON text,
     because Arrow would fill gaps in nested or uneven metadata), and one plain column for each metadata key
-    which every problem has with one scalar type and whose name no trainer claims.
-
-    Args:
-        problems: prompts with answers.
-        duplicates: see `resolve_duplicates`.
-
-    Returns:
-        A ``datasets.Dataset`` with one row for each problem, in order.
+    which every problem has with one scalar type and whose name no trainer claims. For duplicates see
+    `resolve_duplicates`.
 
     Raises:
         MissingExtraError: ``datasets`` is not installed.

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from neyman import _checks
 from neyman._files.tables import Row, Table, open_table
 from neyman.errors import ArgumentError
@@ -69,7 +67,7 @@ def load_problems(
     duplicates: Duplicates = "refuse",
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> list[Problem]:
-    """Read prompts and answers from a file or a ``datasets`` folder.
+    """Read prompts and answers, in file order, from a file or a ``datasets`` folder; ids are by content.
 
     Args:
         path: JSONL, CSV, TSV or parquet file, by suffix, or a folder written by ``save_to_disk``.
@@ -79,9 +77,6 @@ def load_problems(
         split: of a folder that holds several.
         duplicates: the treatment of rows of equal prompt and answer: "refuse", "drop", "number".
         max_line_bytes: longest line, and longest CSV record, of a text file; below 2 GiB.
-
-    Returns:
-        The problems, in file order, ids by content.
 
     Raises:
         ArgumentError: names the file, the line or row, and the field.
@@ -120,18 +115,13 @@ def split_problems(
     (1000, True)
     """
     share = _checks.real("test_share", test_share, low=0.0, high=1.0)
-    draws = np.array(
-        [
-            int.from_bytes(
-                hashlib.sha256(json.dumps([seed, item.prompt], sort_keys=True).encode()).digest()[:8], "big"
-            )
-            for item in problems
-        ],
-        dtype=np.float64,
-    )
-    is_test = draws < share * 2.0**64
-    train = [item for item, held in zip(problems, is_test, strict=True) if not held]
-    return train, [item for item, held in zip(problems, is_test, strict=True) if held]
+    train: list[Problem] = []
+    test: list[Problem] = []
+    for item in problems:
+        digest = hashlib.sha256(json.dumps([seed, item.prompt], sort_keys=True).encode()).digest()
+        is_test = float(int.from_bytes(digest[:8], "big")) < share * 2.0**64
+        (test if is_test else train).append(item)
+    return train, test
 
 
 def file_task(
@@ -142,17 +132,10 @@ def file_task(
     seed: int = 0,
     **options: Any,
 ) -> Task:
-    """Build a task from the user's own files.
+    """Build a task, named after the training file, from the user's own files.
 
-    Args:
-        train: see `load_problems`.
-        test: a file of held-out problems; by default a share of ``train`` is held out.
-        test_share: see `split_problems`; read only without ``test``.
-        seed: see `split_problems`.
-        **options: further arguments of `load_problems`.
-
-    Returns:
-        The task, named after the training file.
+    Without a file ``test`` of held-out problems, a share of ``train`` is held out (`split_problems`). Further options
+    are those of `load_problems`.
     """
     problems = load_problems(train, **options)
     if test is not None:

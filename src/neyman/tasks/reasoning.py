@@ -25,29 +25,25 @@ SUCCESS_SCORE = 0.99
 # A level whose space is small repeats itself; give up when this many draws per problem found nothing new.
 _DRAWS_PER_PROBLEM = 50
 
+
+def _exactly(**settings: int) -> dict[str, Any]:
+    """Return options under which each setting has this value as its least and its largest."""
+    return {f"{end}_{name}": value for name, value in settings.items() for end in ("min", "max")}
+
+
 # Configurations from easy to hard, for generators whose difficulty people often grade.
 LEVELS: dict[str, tuple[dict[str, Any], ...]] = {
     "countdown": tuple(
-        {
-            "min_numbers": numbers,
-            "max_numbers": numbers,
-            "max_value": value,
-            "min_target": 1,
-            "max_target": target,
-        }
+        _exactly(numbers=numbers) | {"max_value": value, "min_target": 1, "max_target": target}
         for numbers, value, target in ((2, 10, 20), (2, 50, 100), (3, 20, 100), (4, 50, 300), (5, 100, 999))
     ),
     "chain_sum": tuple(
-        {"min_terms": terms, "max_terms": terms, "min_digits": digits, "max_digits": digits}
-        for terms, digits in ((2, 1), (2, 2), (3, 2), (4, 3), (6, 4))
+        _exactly(terms=terms, digits=digits) for terms, digits in ((2, 1), (2, 2), (3, 2), (4, 3), (6, 4))
     ),
     "basic_arithmetic": tuple(
-        {"min_terms": terms, "max_terms": terms, "min_digits": digits, "max_digits": digits}
-        for terms, digits in ((2, 1), (3, 1), (3, 2), (4, 2), (6, 3))
+        _exactly(terms=terms, digits=digits) for terms, digits in ((2, 1), (3, 1), (3, 2), (4, 2), (6, 3))
     ),
-    "products": tuple(
-        {"min_terms": 2, "max_terms": 2, "min_digits": digits, "max_digits": digits} for digits in range(1, 6)
-    ),
+    "products": tuple(_exactly(terms=2, digits=digits) for digits in range(1, 6)),
 }
 
 
@@ -183,12 +179,8 @@ def reasoning_gym_task(
 def judge_entry(completion: str, answer: str, metadata: dict[str, Any]) -> bool:
     """Score a completion with its generator's ``score_answer``: success from `SUCCESS_SCORE` up.
 
-    The text between the last ``<answer>`` and ``</answer>`` is judged; without such tags, the whole completion.
-
-    Args:
-        completion: the model's text.
-        answer: the reference; must be the generator's.
-        metadata: of a problem made by `reasoning_gym_task`.
+    The text between the last ``<answer>`` and ``</answer>`` is judged; without such tags, the whole completion. Answer
+    and metadata are those of a problem made by `reasoning_gym_task`.
 
     Raises:
         ValueError: the entry was made again, and is another than the one the problem was made from.

@@ -43,14 +43,7 @@ _PARTNER = 3
 
 
 def apply_rules(families: IntND, digits: IntND) -> IntND:
-    """Answer prompts by their families' rules.
-
-    Args:
-        families: shape (prompts,), integers in [0, 16).
-        digits: shape (prompts, 4), integers in [0, 10).
-
-    Returns:
-        The answers, shape (prompts, 4).
+    """Answer prompts by the rules of their families, shape (prompts,) in [0, 16); digits are (prompts, 4) in [0, 10).
 
     >>> apply_rules(np.array([0, 1, 6]), np.array([[1, 2, 3, 4]] * 3)).tolist()
     [[1, 2, 3, 4], [4, 3, 2, 1], [3, 4, 5, 2]]
@@ -60,7 +53,7 @@ def apply_rules(families: IntND, digits: IntND) -> IntND:
 
 
 def demonstrated_rates(regime: str = "hard", seed: int = 0) -> FloatP:
-    """Return p*(family, first digit): how often demonstrations of each cell are right.
+    """Return p*(family, first digit), shape (16, 10): how often demonstrations of each cell are right.
 
     The 160 values are the quantiles (i + 1/2) / 160 of a Beta distribution, so their mean and spread do not
     depend on the seed; the seed decides which cell gets which, half by its family and half by itself, so
@@ -69,9 +62,6 @@ def demonstrated_rates(regime: str = "hard", seed: int = 0) -> FloatP:
     Args:
         regime: "hard" (mean 0.2, most near 0), "ushape" (mean 0.5, most near 0 or 1) or "easy" (mean 0.75).
         seed: names the assignment to cells.
-
-    Returns:
-        Probabilities, shape (16, 10).
 
     >>> float(demonstrated_rates("hard").mean().round(1))
     0.2
@@ -83,14 +73,7 @@ def demonstrated_rates(regime: str = "hard", seed: int = 0) -> FloatP:
 def spread_rates(a: float, b: float, *, seed: int, family_weight: float = 1.0) -> FloatP:
     """Return a rate for each (family, first digit): quantiles of Beta(a, b), assigned by family and by cell.
 
-    Args:
-        a: Beta parameter of successes, above 0.
-        b: Beta parameter of failures, above 0.
-        seed: names the assignment to cells.
-        family_weight: how much a cell's place depends on its family, against a weight of 1 of its own.
-
-    Returns:
-        Probabilities, shape (16, 10).
+    a and b are above 0. A cell's place depends on its family by ``family_weight`` >= 0, against 1 by the cell itself.
     """
     _checks.real("family_weight", family_weight, low=0.0)
     _checks.real("a", a, low=0.0, open_low=True)
@@ -121,14 +104,7 @@ def demonstrate(
 ) -> list[tuple[str, str]]:
     """Draw demonstrations: pairs (prompt, completion), right with the probability of their cell.
 
-    Args:
-        rng: source of randomness.
-        size: number of demonstrations.
-        regime: see `demonstrated_rates`.
-        seed: see `demonstrated_rates`.
-
-    Returns:
-        The pairs; prompts are uniform over all 160,000 and may repeat.
+    Prompts are uniform over all 160,000 and may repeat; regime and seed are those of `demonstrated_rates`.
 
     >>> demonstrate(np.random.default_rng(0), 1)[0][0][-1]
     '='
@@ -171,28 +147,16 @@ def rules_task(regime: str = "hard", *, train_size: int = 1024, test_size: int =
     families, number = np.divmod(chosen, 10**DIGITS)
     digits = number[:, None] // 10 ** np.arange(DIGITS - 1, -1, -1) % 10
     answers = _answers(apply_rules(families, digits))
-    problems = [
-        problem(
-            text,
-            answer,
-            {
-                "family": FAMILIES[family],
-                "first_digit": int(first),
-                "demonstrated_rate": float(rates[family, first]),
-            },
-        )
-        for text, answer, family, first in zip(
-            _texts(families, digits), answers, families, digits[:, 0], strict=True
-        )
+    facts = [
+        {"family": FAMILIES[f], "first_digit": d, "demonstrated_rate": float(rates[f, d])}
+        for f, d in zip(families.tolist(), digits[:, 0].tolist(), strict=True)
     ]
+    problems = list(map(problem, _texts(families, digits), answers, facts))
     return Task(name=f"rules-{regime}", train=problems[:train_size], test=problems[train_size:])
 
 
 def features(problems: Sequence[Problem]) -> FloatP:
-    """Describe rule problems by the visible parts of the prompt: one-hot family, one-hot first digit.
-
-    Args:
-        problems: problems of `rules_task`.
+    """Describe problems of `rules_task` by the visible parts of the prompt: one-hot family, one-hot first digit.
 
     Returns:
         Zeros and ones, shape (problems, 26): the embedding for beliefs that generalise over prompts.

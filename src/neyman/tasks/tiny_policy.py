@@ -81,17 +81,11 @@ class PolicyConfig:
 
 
 def character_tokenizer(alphabet: str) -> Any:
-    """Build a tokenizer with one token for each character, and one that ends and pads.
+    """Build a tokenizer, which pads on the left, with one token for each character and one that ends and pads.
 
     End and padding are one token: a padding token of its own could be sampled by the policy and would vanish
     from the decoded text, so several token sequences would read as the right answer. There is no unknown
     token: a character outside the alphabet is an error.
-
-    Args:
-        alphabet: characters, each once.
-
-    Returns:
-        A ``PreTrainedTokenizerFast`` that pads on the left, as generation needs.
 
     Raises:
         MissingExtraError: ``transformers`` is not installed.
@@ -171,7 +165,7 @@ def warm_start(
 
     Args:
         model: from `new_model`.
-        config: steps, batch, learning rate and seed.
+        config: has steps, batch, learning rate and seed.
         demonstrations: ``(rng, size) -> [(prompt, completion), ...]``; called once a step.
         progress: called with (steps done, loss) after each step.
 
@@ -234,7 +228,7 @@ def build_policy(
     cache: str | Path | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> Path:
-    """Return the folder of a warm-started policy, building it when the cache does not hold it.
+    """Return the folder of a warm-started policy, ready for ``from_pretrained``; built unless the cache holds it.
 
     The folder's name carries a hash of ``config``, ``name`` and the source of the tiny policy and the rules.
     It is filled beside its place and moved there at once: an interrupted build leaves nothing that looks whole.
@@ -245,9 +239,6 @@ def build_policy(
         name: names the demonstrations; must change when they do.
         cache: folder of built policies; `cache_folder` by default.
         progress: see `warm_start`; not called when the cache holds the policy.
-
-    Returns:
-        The folder, ready for ``from_pretrained``.
 
     Guarantee: the same arguments on the same machine, thread count and torch give the same weights.
     """
@@ -286,15 +277,10 @@ def rules_policy(
 ) -> Path:
     """Return the folder of the default policy: warm-started on the demonstrations of `rules`.
 
-    Args:
-        regime: "hard", "ushape" or "easy"; see `rules.demonstrated_rates`.
-        seed: names the table of difficulty (as in `rules.rules_task`), the weights and the demonstrations.
-        cache: see `build_policy`.
-        progress: see `warm_start`.
-        **options: other fields of `PolicyConfig`.
+    Regimes are those of `rules.demonstrated_rates`. The seed names the table of difficulty (as in `rules.rules_task`),
+    the weights and the demonstrations; options are other fields of `PolicyConfig`. See `build_policy` for the rest.
 
-    Returns:
-        The folder, ready for ``from_pretrained``; seconds to build, at once when it is cached.
+    Cost: seconds to build, none when it is cached.
     """
     _checks.choice("regime", regime, rules.REGIMES)
     config = PolicyConfig(seed=seed, **options)
@@ -316,13 +302,7 @@ def exact_success_rates(
     """Compute each problem's success rate exactly, where the answer has one tokenization only.
 
     p(problem) = prod_t pi(answer token t | prompt, answer tokens before t) * pi(end | prompt, answer),
-    at temperature 1 over the whole vocabulary, by teacher-forced forward passes.
-
-    Args:
-        model: a causal language model.
-        tokenizer: its tokenizer.
-        problems: with text prompts.
-        batch_size: problems in one forward pass.
+    at temperature 1 over the whole vocabulary, by teacher-forced forward passes of ``batch_size`` problems.
 
     Returns:
         Probabilities in float64, shape (problems,).

@@ -182,15 +182,8 @@ class KillableVerifier:
     ) -> None:
         self.timeout_seconds = _checks.real("timeout_seconds", timeout_seconds, low=0.0, open_low=True)
         limit = _checks.integer("memory_bytes", memory_bytes, low=_GIBIBYTE // 4)
-        self._command = [
-            sys.executable,
-            "-c",
-            _START,
-            _judge_path(judge),
-            str(self.timeout_seconds),
-            str(limit),
-            *preload,
-        ]
+        limits = (str(self.timeout_seconds), str(limit))
+        self._command = [sys.executable, "-c", _START, _judge_path(judge), *limits, *preload]
         self._size = _checks.integer("workers", workers, low=1)
         self._workers: list[_Worker] = []
         self._lock = threading.Lock()
@@ -330,12 +323,8 @@ def _parse_answer(answer: str) -> Any:
 def judge_math(completion: str, answer: str, metadata: dict[str, Any]) -> bool:
     r"""Decide with math-verify whether a completion's final answer equals the reference.
 
+    The last boxed or LaTeX expression or number of the completion counts; the answer may come without dollar signs.
     Its own timeouts are off (they use alarms): call it through `MathVerify`, which bounds it from outside.
-
-    Args:
-        completion: the model's text; the last boxed or LaTeX expression or number counts.
-        answer: the reference, with or without dollar signs.
-        metadata: not used.
 
     Raises:
         ValueError: the reference cannot be parsed; no completion could be right.
