@@ -114,8 +114,7 @@ class WaterLevel(Bounded):
     spends the budget.
 
     Args:
-        lower: fewest rollouts per prompt.
-        upper: most rollouts per prompt.
+        lower, upper: fewest and most rollouts per prompt.
         variant: "sqrt", or "published": counts in proportion to the unbiased variance of the prompt's history, set
             to .01 for an accuracy of at least .85 (without the bounds no better than uniform).
 

@@ -56,13 +56,7 @@ def survival_probability(verdict: Verdict, successes: int, group_size: int, prio
 
     Its outcomes come in exchangeable order, so a prefix of n is all failures with probability
     C(k-s, n)/C(k, n), and all successes with C(s, n)/C(k, n); the verdict on a pure prefix is known. Verdicts that
-    judge mixed prefixes too (``at_looks``) are followed through every prefix.
-
-    Args:
-        verdict: the stop rule.
-        successes: s of the complete group.
-        group_size: k.
-        prior: Beta parameters under which the verdicts were taken.
+    judge mixed prefixes too (``at_looks``) are followed through every prefix. The prior is that of the verdicts.
 
     Cost: O(looks), and O(looks s^2) with ``at_looks``.
     """

@@ -44,13 +44,11 @@ class MostMixed:
     def pick(self, view: StepView, count: int) -> list[PromptId]:
         """Return the ``count`` candidates of the highest score, highest first."""
         ids = candidates(view, self.among, count)
-        if not ids:
+        if not ids or count <= 0:
             return []
         states = group_states(view.belief, ids, view.group_size)
         # To nine digits, because sums of the same terms in another order must be the same score.
         score = np.round(states[:, 1] + self.entropy * _entropy(states), 9)
-        if count <= 0:
-            return []
         last = max(0, len(ids) - count)
         # Only candidates at or above the last score are sorted, ties by hash included.
         within = np.flatnonzero(score >= np.partition(score, last)[last]).tolist()

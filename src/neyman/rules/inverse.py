@@ -17,8 +17,7 @@ class Inverse(Bounded):
 
     Args:
         of: "accuracy" or "variance".
-        lower: fewest rollouts per prompt.
-        upper: most rollouts per prompt.
+        lower, upper: fewest and most rollouts per prompt.
         epsilon: keeps the weight of w = 0 finite, > 0; .01 is our choice, as the paper gives none.
         plug_in: use m (1-m) of the mean m as published, in place of the posterior E[p(1-p)].
         probe: first rollouts of every prompt.

@@ -35,9 +35,7 @@ class Screen(Verdict):
     lower: float = 0.0
     upper: float = 0.0
     after_commit: ClassVar[str] = "complete"
-    holds_surplus: ClassVar[bool] = (
-        True  # groups beyond those that a step needs are left at their first rollouts
-    )
+    holds_surplus: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.first is not None:

@@ -100,12 +100,8 @@ class EarlyVerdict(Verdict):
 
     def looks(self, group_size: int) -> tuple[int, ...]:
         """Return the prefix lengths at which a verdict is taken, ending with the group's size."""
-        if self.schedule is not None:
-            early = [look for look in self.schedule if look < group_size]
-        else:
-            index = _uniform_index(group_size, self.threshold)
-            early = [look for look in (max(self.min_probe, index),) if look < group_size]
-        return (*sorted(set(early)), group_size)
+        early = self.schedule or (max(self.min_probe, _uniform_index(group_size, self.threshold)),)
+        return (*(look for look in early if look < group_size), group_size)
 
     def decide(self, successes: int, trials: int, group_size: int, prior: tuple[float, float]) -> str:
         """Return the verdict on a prefix with ``successes`` of ``trials`` valid outcomes."""
