@@ -127,14 +127,7 @@ def entropy_change(
 
         dH = -xi [pi L - sum_v pi_v^2 L_v],   L = log pi + H,   xi = I_clip r A
 
-    Args:
-        logits: (B, T, V), any float type; -inf entries have probability 0.
-        tokens: (B, T) ids of the sampled tokens.
-        advantages: (B,), (B, 1) or (B, T), raw.
-        ratio: r, (B,), (B, 1) or (B, T); default 1.
-        passes: I_clip, nonzero where the gradient passes; default everywhere.
-        temperature: divisor of the logits, > 0.
-        chunk_tokens: tokens handled at a time; default: as many as fit buffers of 64 MiB (CPU: 4).
+    The arguments are those of :func:`token_moments` and :func:`update_weight`, with raw advantages.
 
     Returns:
         (B, T), detached.
@@ -161,13 +154,8 @@ def published_entropy_change(logp: Tensor, entropy: Tensor, mask: Tensor, weight
         dH = -xi [pi L - mean over the valid tokens of the sequence of pi L]
 
     The vocabulary sum s2 belongs to one token's distribution; the mean over a sequence is another quantity. Use it
-    to reproduce published runs, and under hosts that do not expose their logits.
-
-    Args:
-        logp: (B, T) log pi of the sampled token.
-        entropy: (B, T) H, nats.
-        mask: (B, T), nonzero on valid tokens.
-        weight: (B, T) xi, see :func:`update_weight`.
+    to reproduce published runs, and under hosts that do not expose their logits. The mask, (B, T), is nonzero on valid
+    tokens; the other arguments are those of :func:`entropy_change_from_moments`.
 
     Returns:
         (B, T), detached; 0 on masked tokens and where the weight is 0.

@@ -116,17 +116,10 @@ def token_change(
     ratio: Tensor | None = None,
     passes: Tensor | None = None,
 ) -> Tensor:
-    """Compute the entropy change by the settings' variant.
+    """Compute the entropy change by the settings' ``variant``.
 
-    Args:
-        modulation: the settings; ``variant`` decides.
-        logp: (B, T) log pi of the sampled token, of the policy being updated.
-        entropy: (B, T) H, nats.
-        advantages: (B,), (B, 1) or (B, T), without a factor on tokens.
-        mask: (B, T), nonzero on valid tokens.
-        s2: (B, T), see :func:`token_moments`; required by "exact".
-        ratio: pi / pi_old, (B,), (B, 1) or (B, T); default 1.
-        passes: I_clip, nonzero where the gradient passes; default everywhere.
+    Log-probability, entropy and s2, which "exact" requires, are those of :func:`token_moments` for the policy being
+    updated; the mask, (B, T), is nonzero on valid tokens; the rest is as for :func:`update_weight`.
 
     Returns:
         (B, T), detached.

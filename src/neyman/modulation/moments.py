@@ -66,16 +66,10 @@ def entropy(logits: Tensor, *, temperature: float = 1.0, chunk_tokens: int | Non
 
         H = -sum_v pi_v log pi_v,  pi = softmax(logits / temperature)
 
-    Args:
-        logits: (B, T, V), any float type; -inf entries have probability 0; each token needs a finite one.
-        temperature: divisor of the logits, > 0.
-        chunk_tokens: tokens handled at a time; default: as many as fit buffers of 64 MiB (CPU: 4).
+    The arguments and errors of :func:`token_moments`.
 
     Returns:
         (B, T) in nats, detached.
-
-    Raises:
-        ArgumentError: wrong shape or type, temperature not positive.
 
     Guarantee: Within [0, log V] up to rounding. A token without a finite logit has no distribution and gives NaN.
     Cost: O(B T V) time, O(chunk) memory beside the logits.

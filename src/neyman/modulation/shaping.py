@@ -84,21 +84,10 @@ def clip_cov_factor(
     generator: torch.Generator,
     passes: Tensor | None = None,
 ) -> Tensor:
-    """Compute Clip-Cov's factor: 0 on the tokens whose gradient it drops, 1 on the others.
+    """Compute Clip-Cov's factor, (B, T), detached: 0 on the tokens whose gradient it drops, 1 on the others.
 
-    Args:
-        advantages: (B,), (B, 1) or (B, T).
-        logp: (B, T) log pi of the sampled tokens.
-        mask: (B, T), nonzero on valid tokens.
-        settings: the share of tokens to drop, and the covariances between which they lie.
-        generator: of the CPU; draws the tokens.
-        passes: I_clip, nonzero where the gradient passes; clipped tokens are not chosen. Default all pass.
-
-    Returns:
-        (B, T), detached.
-
-    Raises:
-        ArgumentError: shapes do not match.
+    The generator, of the CPU, draws among the tokens whose gradient passes: I_clip nonzero in ``passes``, by default
+    all. The other arguments and the errors are those of :func:`token_covariance`.
 
     Source: Cui et al. (2025), arXiv 2505.22617.
     """
@@ -123,20 +112,11 @@ def kl_cov_advantages(
     """Compute the advantages under which a loss of -ratio A has the gradient of KL-Cov's loss.
 
     The penalty c |log ratio| adds c sign(log ratio) to the gradient by log pi, where the policy term has -ratio A. So
-    A - c sign(log ratio) / ratio on the chosen tokens has the same gradient, for every divisor of the loss.
-
-    Args:
-        advantages: (B,), (B, 1) or (B, T).
-        logp: (B, T) log pi of the sampled tokens.
-        ratio: (B, T) pi / pi_old of the sampled tokens, > 0.
-        mask: (B, T), nonzero on valid tokens.
-        settings: how many tokens, and how large a penalty.
+    A - c sign(log ratio) / ratio on the chosen tokens has the same gradient, for every divisor of the loss. The ratio
+    is pi / pi_old > 0 of the sampled tokens, (B, T); other arguments and errors are those of :func:`token_covariance`.
 
     Returns:
         (B, T), detached.
-
-    Raises:
-        ArgumentError: shapes do not match.
 
     Source: Cui et al. (2025), arXiv 2505.22617; as a change of the advantage it is ours.
 
