@@ -62,18 +62,11 @@ def strategy_by_name(
 
     A preset whose own lower bound is the average group size k or more would give every prompt the same number of
     rollouts; it starts at k / 2, or at the fewest that its estimator needs. An upper bound below 4 k becomes 4 k.
-    Bounds among the options stay as they are.
+    Bounds among the options stay as they are. A ``group_size`` of None leaves all bounds alone.
 
-    Args:
-        name: see `known_strategy`.
-        options: of the preset or function. Lists become tuples; for presets the text "none" becomes None, which TOML
-            lacks.
-        group_size: average rollouts per prompt, k; None leaves all bounds alone.
-        defaults: the host's own options, for presets that take them and where ``options`` leave them out.
-        field: the setting that holds the name, for errors.
-        options_field: the setting that holds the options, for errors.
-        functions: whether ``package.module:function`` is legal.
-        words: whether options may stand behind the name, after colons.
+    Lists among the options become tuples; for presets the text "none" becomes None, which TOML lacks. ``defaults`` are
+    the host's own options, for presets that take them and where ``options`` leave them out. The other arguments are
+    those of `known_strategy`.
 
     Raises:
         ArgumentError: an unknown name, options that it does not take, or a function that returns no strategy.

@@ -10,11 +10,7 @@ from neyman.errors import ArgumentError
 
 
 def imported(field: str, path: str) -> Callable[..., Any]:
-    """Return the function or class that a setting names.
-
-    Args:
-        field: the setting, for the error.
-        path: ``package.module:name``.
+    """Return the function or class that a setting, ``field``, names as ``package.module:name``.
 
     Raises:
         ArgumentError: there is no such module, nothing of that name in it, or it cannot be called.

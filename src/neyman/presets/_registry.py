@@ -26,13 +26,9 @@ PARTS = {item.name for item in fields(Strategy)}
 
 
 def unknown_name(field: str, name: str, legal: list[str], further: str = "") -> ArgumentError:
-    """Return the error for a name that is none of the legal ones, with the nearest of them.
+    """Return the error for a name, in the setting ``field``, that is none of the legal ones, with the nearest of them.
 
-    Args:
-        field: the setting or argument that holds the name.
-        name: the name.
-        legal: the names to choose from.
-        further: another legal form, in words.
+    ``further`` describes another legal form.
     """
     close = get_close_matches(name, legal, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
