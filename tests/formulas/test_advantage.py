@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neyman.errors import ArgumentError
-from neyman.formulas import effective_groups, group_advantages, group_index
+from neyman.formulas import effective_groups, group_advantages, group_index, undecided_groups
 
 ESTIMATORS = ("grpo", "dr_grpo", "rloo", "reinforce++")
 NAN = float("nan")
@@ -185,9 +185,10 @@ def test_shaped_rewards_do_not_make_a_failed_group_effective():
     assert effective_groups(reward, [0] * 8).tolist() == [True]
 
 
-def test_groups_with_one_live_row_or_none_are_not_effective():
+def test_one_live_row_is_undecided_not_uniform():
     success, groups = [1, None, 1, 1, None, None], ["one", "one", "two", "two", "none", "none"]
     assert effective_groups(success, groups).tolist() == [False] * 3
+    assert undecided_groups(success, groups).tolist() == [True, False, True]
 
 
 def test_masks_must_be_masks():

@@ -22,6 +22,7 @@ from neyman.modulation import (
     entropy_change,
     entropy_change_from_moments,
     published_entropy_change,
+    s2_from_sharpened,
     token_change,
     token_factors,
     token_moments,
@@ -173,6 +174,15 @@ def test_a_vocabulary_with_underflow_stays_finite():
         assert value.item() == 0.0
 
 
+@pytest.mark.parametrize("size", [2, 5, 400])
+def test_two_calls_of_a_fused_head_give_s2(size):
+    logits, tokens, _ = synthetic(size=size, dtype=torch.float32)
+    plain = token_moments(logits, tokens, temperature=1.3)
+    sharp = token_moments(logits, tokens, temperature=0.65)
+    got = s2_from_sharpened(plain.logp, plain.entropy, sharp.logp, sharp.entropy)
+    torch.testing.assert_close(got, plain.s2, rtol=1e-4, atol=2e-6)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.one_of(st.floats(-30, 30), st.just(-math.inf)), min_size=2, max_size=12).filter(
@@ -305,6 +315,8 @@ def factors_of(modulation, logits, tokens, advantages, mask, extremes=None, **mo
 def test_neutral_settings_give_exactly_one(variant, dtype):
     logits, tokens, advantages = synthetic(dtype=dtype)
     neutral = Modulation(alpha=0.0, lam=1.0, variant=variant)
+    assert neutral.is_neutral
+    assert not Modulation().is_neutral
     assert (factors_of(neutral, logits, tokens, advantages, torch.ones_like(tokens)) == 1.0).all()
 
 

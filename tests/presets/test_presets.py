@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
@@ -117,6 +117,47 @@ def test_a_part_that_is_half_there_is_told_what_it_lacks():
 
     with pytest.raises(ArgumentError, match=r"verdict must .*Halves.*, which lacks .*decide; for example"):
         preset("sara", verdict=Halves())
+
+
+def test_an_optional_attribute_may_be_set_on_the_class_the_instance_or_as_a_field():
+    class Judged(rules.Verdict):
+        def looks(self, group_size):
+            return (group_size,)
+
+        def decide(self, successes, trials, group_size, prior):
+            return "continue"
+
+    class OnTheInstance(Judged):
+        def __init__(self):
+            self.after_commit = "stop"
+
+    @dataclass(frozen=True)
+    class AsAField(Judged):
+        after_commit: str
+
+    @dataclass(frozen=True, slots=True)
+    class InASlot(Judged):
+        after_commit: str = "stop"
+
+    class OnTheClass(Judged):
+        after_commit = "stop"
+
+    for verdict in (
+        OnTheInstance(),
+        AsAField("stop"),
+        AsAField(after_commit="stop"),
+        InASlot(),
+        OnTheClass(),
+    ):
+        assert preset("sara", verdict=verdict).verdict.after_commit == "stop"
+    assert Judged().after_commit == "complete"
+
+    class Blind(Counts):
+        def __init__(self):
+            super().__init__()
+            self.uses_features = False
+
+    assert preset("sara", belief=Blind()).belief.uses_features is False
 
 
 def test_a_rule_that_lacks_only_what_has_a_default_is_told_to_inherit_it():

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neyman._checks import FloatP
+from neyman._defaults import default
 from neyman.randomness import PromptId
 
 
@@ -32,7 +33,7 @@ class Belief(Protocol):
     number of BLAS threads, in beliefs that multiply matrices.
     """
 
-    @property
+    @default
     def uses_features(self) -> bool:
         """Whether predictions depend on the features given to ``register``; if not, hosts warn about given ones."""
         return True

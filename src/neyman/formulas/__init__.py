@@ -1,6 +1,6 @@
 """Formulas of the methods: pure functions on arrays without state or randomness; float64 in, int64 counts out."""
 
-from neyman.formulas.advantage import effective_groups, group_advantages
+from neyman.formulas.advantage import effective_groups, group_advantages, undecided_groups
 from neyman.formulas.allocation import allocate
 from neyman.formulas.metrics import brier, ece, log_loss, maj_at_k, mean_at_k, pass_at_k
 from neyman.formulas.relaxation import relaxed_counts
@@ -52,6 +52,7 @@ __all__ = [
     "published_water_level",
     "relaxed_counts",
     "signal_kept",
+    "undecided_groups",
     "water_level",
     "yield_condition",
 ]

@@ -161,7 +161,7 @@ def effective_groups(
 
     Returns:
         One boolean per group, in order of first appearance (the order of ``group_index``). A group with a
-        single valid row or none is undecided, hence not effective.
+        single valid row or none is undecided, hence not effective; see ``undecided_groups``.
 
     Raises:
         ArgumentError: infinite outcomes or arrays of different lengths.
@@ -175,3 +175,30 @@ def effective_groups(
     noise = _checks.real("tolerance", tolerance, low=0.0)
     values, live = live_rows("success", success, len(codes), valid)
     return _mixed(values, live, codes, len(labels), noise)
+
+
+def undecided_groups(
+    success: ArrayLike, groups: Iterable[Hashable], *, valid: ArrayLike | None = None
+) -> NDArray[np.bool_]:
+    """Mark the groups with fewer than two valid rows, whose spread is unknown.
+
+    Args:
+        success: verified outcome per row, shape (rows,); None or NaN where missing.
+        groups: one label per row, any order.
+        valid: boolean mask of rows that count; None counts all.
+
+    Returns:
+        One boolean per group, in order of first appearance.
+
+    Raises:
+        ArgumentError: infinite outcomes or arrays of different lengths.
+
+    Cost:
+        O(rows log(rows)).
+
+    >>> undecided_groups([1, 1, 0, None], ["a", "a", "b", "b"])
+    array([False,  True])
+    """
+    codes, labels = group_index(groups)
+    _, live = live_rows("success", success, len(codes), valid)
+    return group_sum(live, codes, len(labels)) < 2.0

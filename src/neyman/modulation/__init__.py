@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from neyman.modulation.extremes import Extremes, batch_extremes
     from neyman.modulation.factors import beta_comp, beta_stab, token_change, token_factors
-    from neyman.modulation.moments import TokenMoments, entropy, token_moments
+    from neyman.modulation.moments import TokenMoments, entropy, s2_from_sharpened, token_moments
     from neyman.modulation.shaping import (
         clip_cov_factor,
         entropy_advantage_factor,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _HOME = {
     "TokenMoments": "moments",
     "entropy": "moments",
+    "s2_from_sharpened": "moments",
     "token_moments": "moments",
     "entropy_change": "change",
     "entropy_change_from_moments": "change",
@@ -81,6 +82,7 @@ __all__ = [
     "fork_tokens_factor",
     "kl_cov_advantages",
     "published_entropy_change",
+    "s2_from_sharpened",
     "shaping_factors",
     "token_change",
     "token_covariance",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from neyman import _checks
 from neyman.errors import ArgumentError
-from neyman.modulation._tensors import vocabulary_tokens, working
+from neyman.modulation._tensors import float_tensor, vocabulary_tokens, working
 
 import torch  # isort: skip - after _tensors, whose import names the extra where torch is absent
 from torch import Tensor  # isort: skip
@@ -127,3 +127,47 @@ def token_moments(
             # pi (pi log pi + pi H), in place because the chunk's buffers are the peak of memory.
             out[2, where] = weighted.addcmul_(pi, spread.unsqueeze(-1)).mul_(pi).sum(-1)
     return TokenMoments(*(x.reshape(logits.shape[:2]) for x in out))
+
+
+def s2_from_sharpened(logp: Tensor, entropy: Tensor, logp_sharp: Tensor, entropy_sharp: Tensor) -> Tensor:
+    """Compute s2 exactly from two calls of a fused head that does not expose its logits.
+
+    At half the temperature the distribution is q_v = pi_v^2 / Z with Z = sum_v pi_v^2, hence
+
+        log Z = 2 log pi_y - log q_y,    s2 = Z ((log Z - H_q) / 2 + H)
+
+    Args:
+        logp: (B, T) log pi of the sampled tokens at the policy's temperature t; finite.
+        entropy: (B, T) H at t, nats.
+        logp_sharp: (B, T) log q of the same tokens, at t / 2; finite.
+        entropy_sharp: (B, T) H_q, at t / 2, nats.
+
+    Returns:
+        (B, T) s2, detached.
+
+    Raises:
+        ArgumentError: shapes differ.
+
+    Guarantee:
+        Exact in real numbers. In float32 the error of log Z is about 1e-7 |log pi|; voided where the head
+        works in half precision, or alters the logits after dividing them by the temperature.
+
+    Cost:
+        O(B T).
+
+    Source:
+        Derived here; checked against the sum over the vocabulary.
+
+    Example:
+        >>> logits = torch.tensor([[[1.0, 0.0, -1.0]]]); tokens = torch.tensor([[0]])
+        >>> plain, sharp = token_moments(logits, tokens), token_moments(logits, tokens, temperature=0.5)
+        >>> s2 = s2_from_sharpened(plain.logp, plain.entropy, sharp.logp, sharp.entropy)
+        >>> bool((s2 - plain.s2).abs() < 1e-6)
+        True
+    """
+    logp = float_tensor("logp", logp)
+    shape = tuple(logp.shape)
+    entropy = float_tensor("entropy", entropy, shape)
+    log_z = 2.0 * logp - float_tensor("logp_sharp", logp_sharp, shape)
+    spread = float_tensor("entropy_sharp", entropy_sharp, shape)
+    return log_z.exp() * (0.5 * (log_z - spread) + entropy)

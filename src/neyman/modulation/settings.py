@@ -78,3 +78,8 @@ class Modulation:
         _checks.choice("setting", setting, ("script", "strong"))
         alpha, threshold = (0.2, 0.99) if setting == "script" else (0.4, 0.9)
         return cls(alpha=alpha, threshold=threshold, variant="published", extremes="micro_batch")
+
+    @property
+    def is_neutral(self) -> bool:
+        """Whether every factor is 1, so that a host may skip the work."""
+        return self.alpha == 0.0 and self.lam == 1.0

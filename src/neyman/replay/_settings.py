@@ -55,7 +55,13 @@ class Settings:
 
 
 def settings_for(
-    trace: Trace, *, prompts_per_step: int | None = None, passes: float | None = None, **others: Any
+    trace: Trace,
+    *,
+    group_size: int,
+    prompts_per_step: int | None = None,
+    passes: float | None = None,
+    width: int | None = None,
+    beyond: str = "neighbours",
 ) -> Settings:
     """Return the settings of a trace's replay: by default the record's own span and 128 prompts a step.
 
@@ -69,4 +75,6 @@ def settings_for(
             f"prompts_per_step must be <= the record's {trace.prompts} prompts, got {prompts_per_step}"
         )
     span = trace.passes if passes is None else passes
-    return Settings(prompts_per_step=prompts_per_step, passes=span, **others)
+    return Settings(
+        group_size=group_size, prompts_per_step=prompts_per_step, passes=span, width=width, beyond=beyond
+    )

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from neyman._checks import FloatP, IntP
+from neyman._defaults import default
 from neyman.beliefs import Belief
 from neyman.errors import ArgumentError
 from neyman.randomness import PromptId
@@ -82,26 +83,23 @@ class Select(Protocol):
         ...
 
 
-# Defaults are properties and not plain attributes, so that frozen dataclasses may hold fields of the same names.
-
-
 class Allocate(Protocol):
     """Decide how many rollouts each prompt gets.
 
     Rules inherit from it, and with it the defaults of everything but ``counts``.
     """
 
-    @property
+    @default
     def probe(self) -> int:
         """First rollouts of every prompt, before the rest is allocated by their results; 0 allocates all at once."""
         return 0
 
-    @property
+    @default
     def recounts(self) -> int:
         """Portions in which the rest is allocated after a probe, each by all results so far."""
         return 1
 
-    @property
+    @default
     def opens(self) -> bool:
         """Whether a recount may open further prompts, chosen by the selection rule."""
         return False
@@ -122,22 +120,22 @@ class Verdict(Protocol):
     Rules inherit from it, and with it the defaults of everything but ``looks`` and ``decide``.
     """
 
-    @property
+    @default
     def after_commit(self) -> str:
         """Whether a committed group is drawn to its full size ("complete") or ends where it is ("stop")."""
         return "complete"
 
-    @property
+    @default
     def at_looks(self) -> bool:
         """Whether a mixed prefix waits for its look instead of being committed at once."""
         return False
 
-    @property
+    @default
     def holds_surplus(self) -> bool:
         """Whether groups beyond those that a step needs are left incomplete."""
         return False
 
-    @property
+    @default
     def speculate(self) -> bool:
         """Whether a whole group is requested at once, and cancelled where a verdict ends it early."""
         return False
