@@ -17,6 +17,8 @@ from neyman._checks import FloatP, IntP
 
 #: gain(rows, n): the gain of prompt rows[i] from n[i] to n[i] + 1 rollouts, which falls with n.
 Gain = Callable[[IntP, IntP], FloatP]
+#: Keys of a threshold too large and one too small for the budget, each with the counts there.
+Bracket = tuple[int, IntP, int, IntP]
 
 MATRIX_CELLS: Final = 1 << 20  # gains laid out at once: 8 MiB
 _SAMPLE: Final = 1 << 12  # prompts on which the margin is guessed
@@ -80,11 +82,7 @@ def threshold_counts(
     enough = max(enough, len(lower)) if enough else 0
     while int((low - high).sum()) > enough and above - below > 1:
         middle = (above + below) // 2
-        counts = _reach(gain, _from_key(middle), high, low)
-        if int((counts - lower).sum()) >= units:
-            below, low = middle, counts
-        else:
-            above, high = middle, counts
+        above, high, below, low = _narrow(gain, middle, (above, high, below, low), lower, units)
     missing, doubt = units - int((high - lower).sum()), low - high
     # Between neighbouring floats every unit in doubt has the same gain, and ties go by index.
     if above - below <= 1 or not missing:
@@ -96,7 +94,14 @@ def threshold_counts(
     return high + np.bincount(rows[taken], minlength=len(lower))
 
 
-def _bracket(gain: Gain, lower: IntP, ceiling: IntP, units: int) -> tuple[int, IntP, int, IntP]:
+def _narrow(gain: Gain, key: int, bracket: Bracket, lower: IntP, units: int) -> Bracket:
+    """Move the upper or the lower end of the bracket to a threshold between them."""
+    above, high, below, low = bracket
+    counts = _reach(gain, _from_key(key), high, low)
+    return (above, high, key, counts) if int((counts - lower).sum()) >= units else (key, counts, below, low)
+
+
+def _bracket(gain: Gain, lower: IntP, ceiling: IntP, units: int) -> Bracket:
     """Guess the margin on a sample, and widen the guess until it brackets the budget."""
     above, below = _key(np.inf), _key(-np.inf)
     high, low = lower, ceiling
@@ -106,13 +111,8 @@ def _bracket(gain: Gain, lower: IntP, ceiling: IntP, units: int) -> tuple[int, I
     margin = _FIRST_MARGIN
     while margin < 1.0 and (low is ceiling or high is lower):
         for key in (_key(guess + margin * abs(guess)), _key(guess - margin * abs(guess))):
-            if not below < key < above:
-                continue
-            counts = _reach(gain, _from_key(key), high, low)
-            if int((counts - lower).sum()) >= units:
-                below, low = key, counts
-            else:
-                above, high = key, counts
+            if below < key < above:
+                above, high, below, low = _narrow(gain, key, (above, high, below, low), lower, units)
         margin *= 4.0
     return above, high, below, low
 
@@ -123,11 +123,8 @@ def _sample_margin(gain: Gain, picks: IntP, lower: IntP, ceiling: IntP, units: i
     high, low = lower, ceiling
     while above - below > 1 and (high < low).any():
         middle = (above + below) // 2
-        counts = _reach(lambda rows, n: gain(picks[rows], n), _from_key(middle), high, low)
-        if int((counts - lower).sum()) >= units:
-            below, low = middle, counts
-        else:
-            above, high = middle, counts
+        sampled = (above, high, below, low)
+        above, high, below, low = _narrow(lambda rows, n: gain(picks[rows], n), middle, sampled, lower, units)
     return _from_key(below)
 
 

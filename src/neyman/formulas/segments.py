@@ -55,15 +55,20 @@ def group_index(groups: Iterable[Hashable]) -> tuple[IntP, list[Any]]:
     return codes, list(numbers)
 
 
+def check_rows(name: str, values: NDArray[Any], rows: int) -> None:
+    """Raise unless there is one value for each row of the groups."""
+    if len(values) != rows:
+        raise ArgumentError(
+            f"{name} and groups must have one entry per row each, got {len(values)} and {rows}"
+        )
+
+
 def live_rows(
     name: str, values: ArrayLike, rows: int, valid: ArrayLike | None = None
 ) -> tuple[FloatP, NDArray[np.bool_]]:
     """Return values with missing ones set to 0, and a mask of live rows: not None, not NaN, not masked out."""
     array = _checks.float_array(name, values, ndim=1)
-    if len(array) != rows:
-        raise ArgumentError(
-            f"{name} and groups must have one entry per row each, got {len(array)} and {rows}"
-        )
+    check_rows(name, array, rows)
     live = ~np.isnan(array)
     if valid is not None:
         live &= row_mask("valid", valid, rows)

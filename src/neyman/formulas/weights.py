@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from neyman import _checks
 from neyman._checks import FloatP, IntP
 from neyman.errors import ArgumentError
-from neyman.formulas.segments import group_index, group_sum, row_mask
+from neyman.formulas.segments import check_rows, group_index, group_sum, row_mask
 
 PROMPT_WEIGHTS: Final = ("equal", "by_rollouts", "equal_tokens")
 AGGREGATIONS: Final = ("sequence_mean", "constant", "token_mean", "micro_token_mean")
@@ -116,10 +116,7 @@ def _tokens(n_tokens: ArrayLike | None, rows: int) -> FloatP:
             "n_tokens is missing: this weighting of a token mean needs the tokens of every row"
         )
     tokens = _checks.nonnegative_array("n_tokens", n_tokens, ndim=1)
-    if len(tokens) != rows:
-        raise ArgumentError(
-            f"n_tokens and groups must have one entry per row each, got {len(tokens)} and {rows}"
-        )
+    check_rows("n_tokens", tokens, rows)
     return tokens
 
 
@@ -137,10 +134,7 @@ def _equal_tokens(tokens: FloatP, live: NDArray[np.bool_], codes: IntP, n_groups
 
 def _copies(copies: ArrayLike, live: NDArray[np.bool_]) -> FloatP:
     times = _checks.nonnegative_array("copies", copies, ndim=1)
-    if len(times) != len(live):
-        raise ArgumentError(
-            f"copies and groups must have one entry per row each, got {len(times)} and {len(live)}"
-        )
+    check_rows("copies", times, len(live))
     if (times[live] < 1.0).any():
         raise ArgumentError(
             "copies must be at least 1 wherever a row is trained; leave the others out of trained"
