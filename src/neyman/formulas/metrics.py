@@ -53,8 +53,8 @@ def pass_at_k(trials: ArrayLike, successes: ArrayLike, k: int) -> FloatP:
 def mean_at_k(trials: ArrayLike, successes: ArrayLike, k: int | None = None) -> FloatP:
     """Compute the expected mean accuracy of k samples: c / n for every k, with c of n samples right.
 
-    The arguments, shapes and errors of `pass_at_k`. k, None for all, is only checked, since the mean of every subset
-    has the same expectation.
+    Arguments, shapes and errors are those of `pass_at_k`. k, None for all, is only checked, since the mean of every
+    subset has the same expectation.
 
     Cost: O(size).
 

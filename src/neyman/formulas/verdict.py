@@ -276,8 +276,8 @@ def yield_condition(
     """Check whether early verdicts buy more effective groups than full groups at the same budget.
 
     odds(f') / odds(f) >= n / k, with f = P(mixed by k) and f' = P(mixed by the abandon index n); equivalent to
-    f' / E[rollouts] >= f / k. The arguments and errors of `expected_rollouts`, with k >= 2, rates of shape (prompts,)
-    or scalar Beta parameters.
+    f' / E[rollouts] >= f / k. Arguments and errors are those of `expected_rollouts`, here with k >= 2, and with the
+    rates of the prompts that are probed, shape (prompts,), or scalar Beta parameters.
 
     Returns:
         A ``YieldCheck``. Where no group can be mixed (f = 0) it does not hold, and the ratios are NaN.

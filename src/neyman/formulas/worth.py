@@ -82,7 +82,7 @@ def group_waste(
     """Compute the price of a rollout in an effective group at each prompt, in rollouts, under optimal stopping.
 
     The price ``waste`` at which opening the group has a value of exactly 0 (`group_worth`). As an index it ranks
-    prompts, cheapest first, with the uncertainty of each taken into account. The arguments and errors of `group_worth`.
+    prompts, cheapest first, with the uncertainty of each taken into account. Arguments and errors are as there.
 
     Returns:
         The index per prompt, from 1 (certainly mixed) up to 1e4, where it is cut.

@@ -127,7 +127,7 @@ def entropy_change(
 
         dH = -xi [pi L - sum_v pi_v^2 L_v],   L = log pi + H,   xi = I_clip r A
 
-    The arguments are those of :func:`token_moments` and :func:`update_weight`, with raw advantages.
+    Arguments are those of :func:`token_moments` and :func:`update_weight`, with raw advantages.
 
     Returns:
         (B, T), detached.

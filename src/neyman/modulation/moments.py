@@ -66,7 +66,7 @@ def entropy(logits: Tensor, *, temperature: float = 1.0, chunk_tokens: int | Non
 
         H = -sum_v pi_v log pi_v,  pi = softmax(logits / temperature)
 
-    The arguments and errors of :func:`token_moments`.
+    Arguments and errors are those of :func:`token_moments`.
 
     Returns:
         (B, T) in nats, detached.

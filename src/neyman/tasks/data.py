@@ -134,8 +134,8 @@ def file_task(
 ) -> Task:
     """Build a task, named after the training file, from the user's own files.
 
-    Without a file ``test`` of held-out problems, a share of ``train`` is held out (`split_problems`). Further options
-    are those of `load_problems`.
+    Without a file ``test`` of held-out problems, a share of ``train`` is held out (`split_problems`). Other options and
+    the errors are those of `load_problems`.
     """
     problems = load_problems(train, **options)
     if test is not None:
