@@ -248,3 +248,7 @@ def render() -> None:
     write_pages(docs / "methods")
     write_index(docs / "methods.md")
     headline(docs / "headline.svg")
+
+
+if __name__ == "__main__":
+    render()

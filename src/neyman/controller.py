@@ -55,7 +55,7 @@ class Controller:
         train_rows: rows the optimiser must get; None trains everything that the budget bought.
         divisor: the budget and ``train_rows`` must be multiples of it (data-parallel ranks).
         pool: all prompt ids, if the strategy may draw prompts that the host did not bring.
-        retries: re-draws of failed rollouts per step, as a share of the budget in [0, 1], beside it.
+        retries: re-draws of failed rollouts per step, as a share of the budget in [0, 1]; they come on top of it.
         seed: keys all randomness, with the step and the prompt.
         fill: "copies" fills the batch to ``train_rows`` with rows of weight 0; "none" leaves it short.
         aggregation: how the host's loss averages tokens: "sequence_mean", "constant" or "token_mean".
@@ -151,7 +151,7 @@ class Controller:
     def held_rollouts(self) -> list[int]:
         """Rollouts of earlier steps that the host must keep; others may be forgotten.
 
-        They are carried over, in play, or `replayable`.
+        They were carried to a later step, are carried ones of the open step, or are `replayable`.
         """
         return self._carried_rollouts + self.replayable
 

@@ -30,9 +30,9 @@ class Strategy:
         estimator: how advantages are computed: "grpo", "dr_grpo", "rloo" or "reinforce++". In TRL the trainer's
             settings decide instead, except for "reinforce++", which it has no trainer for (docs/trl.md).
         prompts: prompts per step, as a multiple of those that the host brings.
-        over_provision: how much wider than needed a wave of fresh prompts is, against further rounds; "auto"
-            takes one over the observed share of effective groups, between 1 and 4; "belief" opens as many as will
-            be enough by each prompt's own chance, and nothing is opened for groups that are in sight already.
+        over_provision: factor by which a wave opens more fresh prompts than it needs, so that fewer rounds follow;
+            "auto" takes one over the observed share of effective groups, between 1 and 4; "belief" opens as many as
+            will be enough by each prompt's own chance, and nothing for groups that are in sight already.
         dead_groups: "keep" leaves groups without signal in the loss's denominator, as the host does without
             neyman; "exclude" rescales so that they do not dilute it; "replace" lets groups with signal, drawn at
             random, count once more in their place (`neyman.step._batch.group_copies`).
@@ -53,7 +53,7 @@ class Strategy:
         modulation: settings of DynaMO's token factor (`neyman.modulation.Modulation`), applied by hosts.
 
     Raises:
-        ArgumentError: a part that is none, an unknown choice, or parts that contradict each other.
+        ArgumentError: a part of the wrong type, an unknown choice, or parts that contradict each other.
     """
 
     name: str

@@ -59,4 +59,4 @@ class TestEveryBelief(BeliefSuite):
 def test_every_belief_of_the_package_is_in_the_suite():
     exported = {getattr(beliefs, name) for name in beliefs.__all__} - {Belief}
     kinds = {kind for kind in exported if isinstance(kind, type) and hasattr(kind, "predict")}
-    assert kinds == {type(make()) for make in BELIEFS.values()}
+    assert kinds == {type(make()) for make in BELIEFS.values()}, "add it to BELIEFS in tests/strategies.py"

@@ -43,7 +43,7 @@ def test_the_table_of_the_index_is_what_the_presets_say(benchmarks, tmp_path):
     text = (DOCS / "methods.md").read_text()
     (tmp_path / "methods.md").write_text(text)
     write_index(tmp_path / "methods.md")
-    assert (tmp_path / "methods.md").read_text() == text
+    assert (tmp_path / "methods.md").read_text() == text, "run python benchmarks/render.py"
     # A preset that the page lacks comes last.
     shorter = re.sub(r"\| \[vip\].+\n", "", text)
     (tmp_path / "methods.md").write_text(shorter)
@@ -57,7 +57,11 @@ def test_the_table_of_the_index_is_what_the_presets_say(benchmarks, tmp_path):
 def test_the_result_on_a_page_is_what_the_kept_figures_say(name, benchmarks):
     from render_methods import BEGIN, END, result_lines
 
-    shown = (DOCS / "methods" / f"{name}.md").read_text().split(BEGIN)[1].split(END)[0]
+    page = (DOCS / "methods" / f"{name}.md").read_text()
+    assert BEGIN in page, (
+        f"the page lacks {BEGIN} and {END}, between which benchmarks/render.py writes the result"
+    )
+    shown = page.split(BEGIN)[1].split(END)[0]
     assert result_lines()[name] == shown.strip()
 
 

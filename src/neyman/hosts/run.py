@@ -19,7 +19,7 @@ from neyman.strategy import Strategy
 
 @final
 class HostRun:
-    """Puts a strategy into a trainer whose settings it fits.
+    """Connects a strategy to a trainer, and refuses one that does not fit the trainer's step.
 
     Args:
         strategy: the strategy, with the estimator that the trainer's settings ask for.

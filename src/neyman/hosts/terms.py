@@ -29,7 +29,7 @@ class TrainingPrompts(Protocol):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The numbers that a strategy must fit, with the words that make a refusal one that its reader can act on.
+    """The numbers that a strategy must fit, and the trainer's names for its settings, for error messages.
 
     Args:
         rows: rows that the optimiser gets in a step, prompts times average group size.

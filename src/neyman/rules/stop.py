@@ -144,8 +144,8 @@ class WorthVerdict(Verdict):
     (`neyman.formulas.group_worth`), under the prompt's own prior and optimal stopping at the later looks.
 
     Args:
-        waste: price elsewhere of a rollout in an effective group, in rollouts; "auto" takes the price at the most
-            expensive of the candidates that the step needs, by the belief.
+        waste: rollouts that must be drawn on other prompts to get one rollout in a mixed group; "auto" takes those
+            at the most expensive of the candidates that the step needs, by the belief.
         schedule: prefix lengths at which a group may be abandoned. Each is a round of generation for the groups
             that are still pure; more looks save rollouts and add latency.
         after_commit: "complete" draws the group to its full size; "stop" trains the prefix as it is.

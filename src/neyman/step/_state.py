@@ -1,4 +1,4 @@
-"""The state of a step and every change to it: groups in play, the budget, rollouts that are out.
+"""The state of a step and the changes to it: groups in play, the budget, rollouts that are out.
 
 Planners and readers look at its attributes and change them through its methods alone, so that all code that keeps the
 account balanced stands in this file.

@@ -95,7 +95,7 @@ def advantages(
 ) -> NDArray[np.float64]:
     """Return the advantage of each row of a batch over its ragged groups, not multiplied by ``weights``.
 
-    Every host trains on this function, but where its trainer computes advantages itself. A host whose trainer scales
+    Hosts train on this function unless the trainer computes advantages itself. A host whose trainer scales
     otherwise (over the batch, or each of several reward functions by itself) takes the centred advantages, or those of
     each function, from here and scales them.
 
