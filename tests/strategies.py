@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from hypothesis import reject
 from hypothesis import strategies as st
 
 import neyman
@@ -28,6 +29,16 @@ from neyman.step._waves import Waves
 from neyman.testing import Host, run_step  # noqa: F401 (vocabulary for the tests that import from here)
 from neyman.testing._batch import expect_sound_batch
 from neyman.testing._host import expect_same_batch, through_json  # noqa: F401
+
+
+def feasible(make, candidates):
+    """Begin a step, or skip candidates that the strategy's bounds do not allow."""
+    controller = make()
+    try:
+        controller.begin(candidates)
+    except ValueError:
+        reject()
+    return controller
 
 
 def assert_same_batch(left: Batch, right: Batch) -> None:

@@ -11,6 +11,7 @@ from strategies import (
     Host,
     assert_same_batch,
     controllers,
+    feasible,
     hosts,
     outcome,
     run_step,
@@ -18,18 +19,6 @@ from strategies import (
 )
 
 PROMPTS = list(range(8))
-
-
-def feasible(make, candidates):
-    """Begin a step, or skip candidates that the strategy's bounds do not allow."""
-    controller = make()
-    try:
-        controller.begin(candidates)
-    except ValueError:
-        from hypothesis import reject
-
-        reject()
-    return controller
 
 
 @given(make=controllers(), host=hosts(), count=st.integers(1, 8), capacity=st.none() | st.integers(1, 9))

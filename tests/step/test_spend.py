@@ -15,6 +15,7 @@ from strategies import (
     assert_consistent,
     assert_sound_batch,
     controllers,
+    feasible,
     hosts,
     outcome,
     run_step,
@@ -22,18 +23,6 @@ from strategies import (
 )
 
 PROMPTS = list(range(8))
-
-
-def feasible(make, candidates):
-    """Begin a step, or skip candidates that the strategy's bounds do not allow."""
-    controller = make()
-    try:
-        controller.begin(candidates)
-    except ValueError:
-        from hypothesis import reject
-
-        reject()
-    return controller
 
 
 @given(make=controllers(), host=hosts(), count=st.integers(1, 8), steps=st.integers(1, 3))
