@@ -75,6 +75,11 @@ def check_step(
     _warn_of_no_choice(strategy, terms, warn)
 
 
+def selects_prompts(strategy: Strategy) -> bool:
+    """Whether a strategy selects prompts by a rule of its own, instead of taking the host's as they come."""
+    return not isinstance(strategy.select, InOrder)
+
+
 def _sharing(strategy: Strategy, terms: Terms) -> int:
     """Return how many prompts share a step's budget, without a verdict."""
     return max(1, round(strategy.prompts * terms.prompts))
@@ -108,8 +113,7 @@ def _misfit(strategy: Strategy, terms: Terms) -> str:
 
 def _warn_of_no_choice(strategy: Strategy, terms: Terms, warn: Callable[[str], None]) -> None:
     """Warn where every prompt gets the same number of rollouts whatever is believed, and none is chosen."""
-    chooses = strategy.verdict is not None or not isinstance(strategy.select, InOrder)
-    if chooses or isinstance(strategy.allocate, Each):
+    if strategy.verdict is not None or selects_prompts(strategy) or isinstance(strategy.allocate, Each):
         return
     count, (lower, upper), rows = _sharing(strategy, terms), _bounds(strategy), terms.rows
     size = f"{terms.group_setting}={terms.group_size}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from neyman.errors import ArgumentError
+from neyman.hosts.dry_run import selects_prompts
 from neyman.hosts.refusals import check_baseline, check_prompt_weight, check_prompts
 from neyman.hosts.terms import Terms
-from neyman.rules import InOrder
 from neyman.strategy import Strategy
 from neyman.trl._advantages import AGGREGATION, aggregation_of, baseline_problem
 from neyman.trl._behaviour import check_carry_over
@@ -102,7 +102,7 @@ def _check_stream(trainer: Any, strategy: Strategy) -> None:
             "has none beside the batch's own: rows of weight zero will fill the batch. To mend it, "
             f"{_WAY_OUT}, or close with close='fixed_spend', which spends what is freed on the batch's own prompts"
         )
-    elif strategy.prompts > 1.0 or not isinstance(strategy.select, InOrder):
+    elif strategy.prompts > 1.0 or selects_prompts(strategy):
         warn(
             f"strategy {strategy.name!r} chooses prompts, but an IterableDataset offers none beside the batch's own, "
             f"which are all used: to let it choose, {_WAY_OUT}"
